@@ -1,0 +1,221 @@
+//! An immutable index of one set of documents.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::analyze::{Analyzer, Term};
+use crate::fields::{Fields, MAX_FIELDS, Occurrences};
+
+/// Terms that share an entry of the directory on average; together they fill half a cache line.
+const TERMS_PER_BUCKET: usize = 4;
+
+/// A text to be found, by its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document<'a> {
+    /// What the document is known by. Documents of one score are ordered by it, byte by byte.
+    pub key: Arc<str>,
+    /// One text per field, in the order of [`Fields`]. A missing one counts as empty; any past the
+    /// last field are not looked at.
+    pub fields: Vec<Cow<'a, str>>,
+}
+
+impl<'a> Document<'a> {
+    /// A document from its key and the texts of its fields.
+    pub fn new<T: Into<Cow<'a, str>>>(
+        key: impl Into<Arc<str>>,
+        fields: impl IntoIterator<Item = T>,
+    ) -> Self {
+        Document { key: key.into(), fields: fields.into_iter().map(Into::into).collect() }
+    }
+
+    /// Every distinct term of the document in ascending order, with its occurrences by field.
+    pub(crate) fn occurrences(
+        &self,
+        analyzer: &mut Analyzer,
+        fields: &Fields,
+    ) -> Vec<(Term, [Occurrences; MAX_FIELDS])> {
+        let mut lengths = [Occurrences::default(); MAX_FIELDS];
+        let mut found = Vec::new();
+        for (field, text) in self.fields.iter().take(fields.list().len()).enumerate() {
+            let terms = analyzer.terms(text);
+            lengths[field].length = terms.len() as u32;
+            found.extend(terms.into_iter().map(|term| (term, field)));
+        }
+        found.sort_unstable();
+        found
+            .chunk_by(|(a, _), (b, _)| a == b)
+            .map(|same| {
+                let mut occurrences = lengths;
+                same.iter().for_each(|&(_, field)| occurrences[field].count += 1);
+                (same[0].0, occurrences)
+            })
+            .collect()
+    }
+}
+
+/// A document that contains a term, and what that is worth there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posting {
+    pub(crate) doc: u32,
+    pub(crate) impact: f32,
+}
+
+/// Where the postings of a term begin; they end where those of the next term begin. The halves of
+/// the term keep it to twelve bytes.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    term: [u32; 2],
+    start: u32,
+}
+
+impl Entry {
+    fn term(&self) -> Term {
+        Term::from_halves(self.term)
+    }
+}
+
+/// An immutable index of one set of documents.
+///
+/// It holds keys, terms and postings, and none of the text: eight bytes for each distinct term of
+/// each document, about thirteen for each distinct term of the segment.
+pub struct Segment {
+    keys: Box<[Arc<str>]>,
+    /// In ascending order of terms, and two more at the end without postings, so that there is an
+    /// entry where a term would be and one behind it.
+    entries: Box<[Entry]>,
+    postings: Box<[Posting]>,
+    /// For each value of a term's upper bits, where its terms begin, and the end of the last. A
+    /// lookup looks here first and then searches a handful of terms; terms made to crowd one bucket
+    /// make it a binary search and no worse.
+    directory: Box<[u32]>,
+    directory_bits: u32,
+}
+
+impl Segment {
+    /// Indexes the documents; they are numbered in the order in which they come.
+    ///
+    /// # Panics
+    /// If the documents have more than `u32::MAX` distinct terms between them.
+    pub fn build<'a>(
+        analyzer: &mut Analyzer,
+        fields: &Fields,
+        documents: impl IntoIterator<Item = Document<'a>>,
+    ) -> Self {
+        let (mut keys, mut all) = (Vec::new(), Vec::new());
+        for document in documents {
+            let doc = keys.len() as u32;
+            all.extend(document.occurrences(analyzer, fields).iter().map(|(term, occurrences)| {
+                (*term, Posting { doc, impact: fields.impact(occurrences) })
+            }));
+            keys.push(document.key);
+        }
+        assert!(
+            all.len().max(keys.len()) < u32::MAX as usize,
+            "too many documents for one segment"
+        );
+        all.sort_unstable_by_key(|&(term, posting)| (term, posting.doc));
+
+        let mut entries = Vec::new();
+        let mut start = 0;
+        for same in all.chunk_by(|(a, _), (b, _)| a == b) {
+            entries.push(Entry { term: same[0].0.halves(), start });
+            start += same.len() as u32;
+        }
+        let directory_bits = (entries.len() / TERMS_PER_BUCKET).max(1).ilog2();
+        let begin =
+            |bucket| entries.partition_point(|e| e.term().upper_bits(directory_bits) < bucket);
+        let directory = (0..=1 << directory_bits).map(|bucket| begin(bucket) as u32).collect();
+        entries.extend([Entry { term: [u32::MAX; 2], start }; 2]);
+        Segment {
+            keys: keys.into(),
+            entries: entries.into(),
+            postings: all.into_iter().map(|(_, posting)| posting).collect(),
+            directory,
+            directory_bits,
+        }
+    }
+
+    /// The number of documents.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is no document.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The keys of the documents, by number.
+    pub fn keys(&self) -> &[Arc<str>] {
+        &self.keys
+    }
+
+    /// The bytes the index takes, without the text of the keys, which it shares with the caller.
+    pub fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.keys)
+            + size_of_val(&*self.entries)
+            + size_of_val(&*self.postings)
+            + size_of_val(&*self.directory)
+    }
+
+    /// The documents that contain a term, by number.
+    ///
+    /// A search over hundreds of segments spends its time here, waiting for memory. There is no
+    /// branch on what was read, so that the processor goes on to the next segment meanwhile.
+    pub(crate) fn postings(&self, term: Term) -> &[Posting] {
+        let bucket = term.upper_bits(self.directory_bits);
+        let (first, last) = (self.directory[bucket] as usize, self.directory[bucket + 1] as usize);
+        let at = first + self.entries[first..last].partition_point(|entry| entry.term() < term);
+        let (entry, next) = (self.entries[at], self.entries[at + 1]);
+        let end = if entry.term() == term { next.start } else { entry.start };
+        &self.postings[entry.start as usize..end as usize]
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment")
+            .field("documents", &self.keys.len())
+            .field("terms", &(self.entries.len() - 2))
+            .field("postings", &self.postings.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Field;
+
+    const FIELDS: Fields =
+        Fields::new(&[Field { name: "text", weight: 1.0, b: 0.5, reference_length: 10.0 }]);
+
+    #[test]
+    fn every_term_is_found_again_and_no_other() {
+        for count in [0, 1, 3, 4, 5, 1_000] {
+            let mut analyzer = Analyzer::new();
+            let documents =
+                (0..count).map(|i| Document::new(i.to_string(), [format!("w{i} shared")]));
+            let segment = Segment::build(&mut analyzer, &FIELDS, documents);
+            let docs = |word: &str| -> Vec<u32> {
+                segment.postings(Term::of(word)).iter().map(|posting| posting.doc).collect()
+            };
+            for i in 0..count {
+                assert_eq!(docs(&format!("w{i}")), [i]);
+                assert!(docs(&format!("absent{i}")).is_empty());
+            }
+            assert_eq!(docs("share"), (0..count).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_document_with_missing_or_surplus_fields_is_indexed() {
+        let documents =
+            [Document::new::<&str>("none", []), Document::new("two", ["seen", "unseen"])];
+        let segment = Segment::build(&mut Analyzer::new(), &FIELDS, documents);
+        assert_eq!(segment.len(), 2);
+        assert_eq!(segment.postings(Term::of("seen")).len(), 1);
+        assert!(segment.postings(Term::of("unseen")).is_empty());
+    }
+}
