@@ -1,0 +1,382 @@
+//! The engine: `begin_turn`, `prepare` and `resolve` say all there is to say about deferral.
+//! This file has the first two; `resolve.rs` the third.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::announce;
+use crate::eager::{Eager, EagerError};
+use crate::meta::{self, MetaTool};
+use crate::prompt;
+use crate::segment::Item;
+use crate::session::{Latched, Prefix};
+use crate::{
+    Definition, EagerReason, Fingerprint, Mode, PatternError, Presentation, Session, Settings,
+    Strategy, StrategyChoice, Tool, TurnReport, View,
+};
+
+/// Acts on sessions under one set of settings. Shared by any number of conversations.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcrib_core::{Call, Engine, Registry, ServerTools, Session, Settings, Step, ToolName, ToolSpec};
+///
+/// let registry = Registry::default();
+/// let tools = (0..40).map(|n| {
+///     let schema = json!({"type": "object", "properties": {"id": {"type": "integer"}}});
+///     ToolSpec::new(ToolName::mcp("shop", format!("tool_{n}")), schema)
+/// });
+/// registry.replace_server(ServerTools::new("shop", tools));
+///
+/// let engine = Engine::new(Settings::default())?;
+/// let view = registry.catalog().view_all();
+/// let mut session = Session::new();
+///
+/// engine.begin_turn(&mut session, &view);
+/// let shown = engine.prepare(&mut session, &view)?;
+/// let names: Vec<&str> = shown.tools.iter().map(|tool| &**tool.name()).collect();
+/// assert_eq!(names, ["tool_search", "load_tools", "call_tool"]);
+///
+/// let call = Call::new("call_tool", json!({"tool_name": "tool_7", "arguments": {"id": "12"}}));
+/// let Step::Run(run) = engine.resolve(&mut session, &view, &call) else { panic!() };
+/// assert_eq!(run.tool.name(), &ToolName::mcp("shop", "tool_7"));
+/// assert_eq!(run.arguments, json!({"id": 12}));
+/// # Ok::<_, toolcrib_core::EngineError>(())
+/// ```
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) settings: Settings,
+    eager: Eager,
+    /// Prefixes rendered lately: conversations that start on one catalog share one.
+    prefixes: Mutex<Vec<(Fingerprint, Arc<Prefix>)>>,
+}
+
+/// Prefixes kept.
+const MOST_PREFIXES: usize = 16;
+
+/// Why an engine can't work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// The eager rules can't be used.
+    #[error(transparent)]
+    Eager(#[from] EagerError),
+    /// A pattern can't be read.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The settings contradict each other.
+    #[error("{0}")]
+    Settings(String),
+    /// No verb may be offered, and the schemas are too large to send instead.
+    #[error(
+        "the policy denies every verb of preset `{preset}`, and sending all {tools} schemas in \
+         full would take more than {percent} % of the context window; allow `{verb}`, or deny \
+         tools until they fit"
+    )]
+    NothingToOffer {
+        /// The preset in use.
+        preset: crate::Preset,
+        /// The verb that would help.
+        verb: &'static str,
+        /// How many tools there are.
+        tools: usize,
+        /// The share of the window they may take.
+        percent: u32,
+    },
+}
+
+impl Engine {
+    /// An engine with the given settings.
+    pub fn new(settings: Settings) -> Result<Self, EngineError> {
+        if settings.strategy == StrategyChoice::Native {
+            let reason = "strategy `native` needs a driver that speaks to a provider; \
+                          use `dispatch`, `inject` or `auto`";
+            return Err(EngineError::Settings(reason.to_owned()));
+        }
+        let share = settings.threshold_context.unwrap_or_default();
+        if !(0.0..=1.0).contains(&share) {
+            let reason = format!("the context share must lie between 0 and 1, not {share}");
+            return Err(EngineError::Settings(reason));
+        }
+        let eager = Eager::new(&settings)?;
+        Ok(Self { settings, eager, prefixes: Mutex::default() })
+    }
+
+    /// The settings it was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Begins a turn: adopts what changed in the catalog, queues what the model must be told of
+    /// it, and applies the token budget.
+    pub fn begin_turn(&self, session: &mut Session, view: &View) -> TurnReport {
+        session.turn += 1;
+        let mut report = TurnReport { turn: session.turn, ..TurnReport::default() };
+        if let Some(before) = session.adopted.take()
+            && before.fingerprint() != view.fingerprint()
+        {
+            report.diff = view.diff(&before);
+            report.preloaded = self.adopt(session, view, &before, &report.diff);
+        }
+        session.adopted = Some(view.clone());
+        report.evicted = self.evict(session);
+        report
+    }
+
+    /// What the model sees at this request.
+    ///
+    /// Section and base tools are settled by the first call and stay, byte for byte, whatever is
+    /// loaded or registered later. Announcements are handed out once.
+    pub fn prepare(&self, session: &mut Session, view: &View) -> Result<Presentation, EngineError> {
+        let prefix = self.settle(session, view)?;
+        let mut tools = prefix.tools.clone();
+        if self.grows(session) {
+            let loaded = session.tools.values().map(|tool| &tool.definition);
+            tools.extend(loaded.filter(|tool| !prefix.has(tool.name())).cloned());
+        }
+        let announcements = std::mem::take(&mut session.announcements);
+        Ok(Presentation { system_section: prefix.section.clone(), tools, announcements })
+    }
+
+    /// Loads tools on the host's behalf, by any name that finds them; says which names led
+    /// nowhere. Under dispatch the schemas are announced, since nothing else would show them.
+    pub fn preload<S: AsRef<str>>(
+        &self,
+        session: &mut Session,
+        view: &View,
+        names: impl IntoIterator<Item = S>,
+    ) -> Vec<String> {
+        let names: Vec<S> = names.into_iter().collect();
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        if session.prefix.is_none() {
+            session.preload(names.iter().copied());
+        }
+        let found = session.scope(view).select(&names);
+        let missing = found.misses.iter().map(|miss| miss.asked.clone()).collect();
+        let tools: Vec<Arc<Tool>> = found.hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
+        if session.prefix.is_some() {
+            self.preload_tools(session, &tools);
+        }
+        missing
+    }
+
+    fn preload_tools(&self, session: &mut Session, tools: &[Arc<Tool>]) -> Vec<Arc<str>> {
+        let news: Vec<&Arc<Tool>> = tools.iter().filter(|tool| session.load(tool)).collect();
+        if !news.is_empty() && !self.grows(session) {
+            session.announcements.push(announce::schemas("Now loaded:", &news));
+        }
+        news.into_iter().map(|tool| tool.exposed().clone()).collect()
+    }
+
+    /// Why a tool is sent in full at any rate; `None` if it waits to be asked for.
+    pub fn why_eager(&self, tool: &Tool, view: &View) -> Option<EagerReason> {
+        let preloaded = || {
+            let found = Session::new();
+            let found = found.scope(view).select(&self.preload_names(&[]));
+            found.hits.iter().any(|hit| hit.item.name() == tool.name())
+        };
+        self.eager.reason(tool).or_else(|| preloaded().then_some(EagerReason::Preloaded))
+    }
+
+    /// How many model calls a loop may make, given what it may make when nothing is deferred:
+    /// finding tools takes rounds of its own.
+    pub fn iteration_limit(&self, session: &Session, base: usize) -> usize {
+        if session.is_deferred() == Some(true) { base.saturating_mul(3) } else { base }
+    }
+
+    /// Whether loads join the tools array.
+    pub(crate) fn grows(&self, session: &Session) -> bool {
+        session
+            .latched
+            .is_some_and(|latched| !latched.deferred || latched.strategy == Strategy::Inject)
+    }
+
+    /// Settles, at the first request, what holds for the whole conversation.
+    pub(crate) fn settle(
+        &self,
+        session: &mut Session,
+        view: &View,
+    ) -> Result<Arc<Prefix>, EngineError> {
+        if let Some(prefix) = &session.prefix {
+            return Ok(prefix.clone());
+        }
+        let latched = self.latch(session, view)?;
+        let prefix = self.prefix(session, view, latched);
+        session.latched = Some(latched);
+        session.prefix = Some(prefix.clone());
+        session.adopted.get_or_insert_with(|| view.clone());
+        Ok(prefix)
+    }
+
+    fn latch(&self, session: &Session, view: &View) -> Result<Latched, EngineError> {
+        let Settings { preset, mode, .. } = self.settings;
+        let callable =
+            MetaTool::CallTool.names().iter().all(|name| view.policy().admits_verb(name));
+        let strategy = match self.settings.strategy {
+            StrategyChoice::Dispatch => Strategy::Dispatch,
+            StrategyChoice::Inject => Strategy::Inject,
+            // Without a way to call through, what is loaded must be callable by itself.
+            StrategyChoice::Auto | StrategyChoice::Native if !callable => Strategy::Inject,
+            StrategyChoice::Auto | StrategyChoice::Native => preset.strategy(),
+        };
+        let automatic = mode == Mode::Auto && self.is_much(session, view);
+        let deferred = mode == Mode::Deferred || automatic;
+        let latched = Latched { deferred, automatic, strategy, preset };
+        if !deferred || !meta::verbs(latched, view.policy()).is_empty() {
+            return Ok(latched);
+        }
+        let share = self.settings.threshold_context.unwrap_or(0.10);
+        if self.takes(session, view, share) {
+            return Err(EngineError::NothingToOffer {
+                preset,
+                verb: meta::finder(preset),
+                tools: view.len(),
+                percent: (share * 100.0) as u32,
+            });
+        }
+        Ok(Latched { deferred: false, automatic: false, ..latched })
+    }
+
+    /// Whether there are so many tools, or such large ones, that they should wait.
+    fn is_much(&self, session: &Session, view: &View) -> bool {
+        session.scope(view).groups().map(|(_, items)| items.len()).sum::<usize>()
+            >= self.settings.threshold_tools
+            || self.settings.threshold_context.is_some_and(|share| self.takes(session, view, share))
+    }
+
+    /// Whether all schemas together would take this share of the window.
+    fn takes(&self, session: &Session, view: &View, share: f64) -> bool {
+        let most = (self.settings.context_window as f64 * share) as u64;
+        let scope = session.scope(view);
+        // No text has more tokens than bytes: few bytes need no tokenizer.
+        let bytes: usize = scope.tools().map(|tool| tool.definition().neutral().get().len()).sum();
+        bytes as u64 >= most && scope.tools().map(|tool| tool.tokens()).sum::<u64>() >= most
+    }
+
+    fn prefix(&self, session: &Session, view: &View, latched: Latched) -> Arc<Prefix> {
+        let preload = self.preload_names(&session.preload);
+        let learned = session.learned.values().map(|segment| segment.fingerprint);
+        let learned: Vec<Fingerprint> = learned.collect();
+        let loaded: Vec<&Arc<str>> = session.loaded_tools().collect();
+        let choices = format!("{latched:?} {} {loaded:?}", session.with_mcp);
+        let key = Fingerprint::of(
+            [view.fingerprint().as_bytes(), choices.as_bytes()]
+                .into_iter()
+                .chain(preload.iter().map(|name| name.as_bytes()))
+                .chain(learned.iter().map(Fingerprint::as_bytes)),
+        );
+        let lock = || self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, prefix)) = lock().iter().find(|(of, _)| *of == key) {
+            return prefix.clone();
+        }
+        let prefix = Arc::new(self.render(session, view, latched, &preload));
+        let mut kept = lock();
+        if kept.len() == MOST_PREFIXES {
+            kept.remove(0);
+        }
+        kept.push((key, prefix.clone()));
+        prefix
+    }
+
+    fn render(&self, session: &Session, view: &View, latched: Latched, preload: &[&str]) -> Prefix {
+        let scope = session.scope(view);
+        let by_name = |a: &Definition, b: &Definition| a.name().cmp(b.name());
+        if !latched.deferred {
+            let mut tools: Vec<Definition> =
+                scope.tools().map(|tool| tool.definition().clone()).collect();
+            tools.sort_by(by_name);
+            return Prefix::new("".into(), tools);
+        }
+        let preloaded: Vec<Arc<Tool>> =
+            scope.select(preload).hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
+        let is_eager = |tool: &Arc<Tool>| {
+            self.eager.reason(tool).is_some()
+                || preloaded.iter().any(|known| known.name() == tool.name())
+        };
+        let mut eager: Vec<Definition> = scope
+            .tools()
+            .filter(|tool| is_eager(tool))
+            .map(|tool| tool.definition().clone())
+            .collect();
+        eager.sort_by(by_name);
+        let waits = scope.groups().any(|(_, items)| {
+            items.is_empty()
+                || items.iter().any(|item| match item {
+                    Item::Tool(tool) => !is_eager(tool),
+                    Item::Named(_) => true,
+                })
+        });
+        // With nothing to find there is nothing to find it with.
+        if !waits {
+            return Prefix::new("".into(), eager);
+        }
+        let verbs = meta::verbs(latched, view.policy());
+        // A session resumed under inject has tools in its array that need not be listed again.
+        let has = |tool: &Arc<Tool>| latched.strategy == Strategy::Inject && session.has(tool);
+        let listed = |tool: &Arc<Tool>| is_eager(tool) || has(tool);
+        let section = prompt::section(&self.settings, latched, &verbs, scope, listed);
+        let verbs = verbs.iter().map(|verb| verb.definition(latched));
+        Prefix::new(section.into(), verbs.chain(eager).collect())
+    }
+
+    fn preload_names<'a>(&'a self, own: &'a [String]) -> Vec<&'a str> {
+        self.settings.preload.iter().chain(own).map(String::as_str).collect()
+    }
+
+    /// Takes over a changed catalog; says which tools were loaded at once.
+    fn adopt(
+        &self,
+        session: &mut Session,
+        view: &View,
+        before: &View,
+        diff: &crate::Diff,
+    ) -> Vec<Arc<str>> {
+        let Some(latched) = session.latched else { return Vec::new() };
+        let added: Vec<Arc<Tool>> = {
+            let scope = session.scope(view);
+            diff.added.iter().filter_map(|name| scope.identity(name).cloned()).collect()
+        };
+        // In full mode every tool is in the array; those that come late are put behind.
+        let at_once: Vec<Arc<Tool>> = added
+            .iter()
+            .filter(|tool| !latched.deferred || tool.spec().is_immediate())
+            .cloned()
+            .collect();
+        let preloaded = self.preload_tools(session, &at_once);
+        let text = announce::changes(session, view, before, diff, &preloaded, latched);
+        session.announcements.extend(text);
+        preloaded
+    }
+
+    /// Puts out the least recently used tools once the budget is exceeded, a quarter of it at a
+    /// time, so that the tools array doesn't change every turn.
+    fn evict(&self, session: &mut Session) -> Vec<Arc<str>> {
+        let Some(budget) = self.settings.loaded_tokens else { return Vec::new() };
+        let injected = session
+            .latched
+            .is_some_and(|latched| latched.deferred && latched.strategy == Strategy::Inject);
+        let mut total: u64 = session.tools.values().map(|tool| tool.definition.tokens()).sum();
+        if !injected || total <= budget {
+            return Vec::new();
+        }
+        let mut oldest: Vec<(u64, usize)> =
+            session.tools.values().enumerate().map(|(at, tool)| (tool.last_used, at)).collect();
+        oldest.sort_unstable();
+        let mut names = Vec::new();
+        // The tool used last stays, however large: the model is in the middle of using it.
+        for (_, at) in &oldest[..oldest.len() - 1] {
+            if total <= budget - budget / 4 {
+                break;
+            }
+            let (name, tool) = (&session.tools.keys()[*at], &session.tools[*at]);
+            total -= tool.definition.tokens();
+            names.push(name.clone());
+        }
+        session.unload(&names)
+    }
+}
+
+pub(crate) fn tool_of(item: Item<'_>) -> Option<Arc<Tool>> {
+    match item {
+        Item::Tool(tool) => Some(tool.clone()),
+        Item::Named(_) => None,
+    }
+}

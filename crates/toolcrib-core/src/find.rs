@@ -1,0 +1,334 @@
+//! Finding tools: exact names first, then `select:a,b`, `/regex/`, `+must` and plain words.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use regex::{Regex, RegexBuilder};
+use serde::Serialize;
+use toolcrib_search::{Analyzer, Explanation, Query};
+
+use crate::scope::{Learned, Lookup, Scope};
+use crate::segment::{FIELDS, Item, document};
+use crate::text::one_line;
+use crate::{Members, ToolName, View};
+
+/// Longest pattern that is compiled, and the most memory its automaton may take. The engine is
+/// linear in the text, so these bound the time as well.
+const MOST_PATTERN_BYTES: usize = 1_000;
+const MOST_AUTOMATON_BYTES: usize = 1 << 20;
+
+/// Longest query that is looked at; a model that pastes a page means its beginning.
+const MOST_QUERY_BYTES: usize = 4_000;
+
+/// A query, understood.
+#[derive(Debug)]
+pub(crate) enum Ask<'q> {
+    /// These very tools.
+    Select(Vec<&'q str>),
+    /// Names or descriptions that match.
+    Pattern(Regex),
+    /// Words to rank by, of which some must occur.
+    Words { text: &'q str, query: Query },
+}
+
+/// A query that asks for nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unasked {
+    Blank,
+    BadPattern(String),
+}
+
+impl<'q> Ask<'q> {
+    pub(crate) fn parse(text: &'q str) -> Result<Self, Unasked> {
+        let text = clip(text.trim(), MOST_QUERY_BYTES);
+        if let Some(names) = strip_prefix_ignoring_case(text, "select:") {
+            let names = split_names(names);
+            return if names.is_empty() { Err(Unasked::Blank) } else { Ok(Self::Select(names)) };
+        }
+        if let Some(pattern) = text
+            .strip_prefix('/')
+            .and_then(|rest| rest.strip_suffix("/i").or_else(|| rest.strip_suffix('/')))
+        {
+            return if pattern.is_empty() { Err(Unasked::Blank) } else { Self::pattern(pattern) };
+        }
+        let (must, rest): (Vec<&str>, Vec<&str>) =
+            text.split_whitespace().partition(|word| word.len() > 1 && word.starts_with('+'));
+        let must: Vec<&str> = must.iter().map(|word| &word[1..]).collect();
+        let query = Query::with_required(&rest.join(" "), &must);
+        if query.is_empty() || text.eq_ignore_ascii_case("null") {
+            return Err(Unasked::Blank);
+        }
+        Ok(Self::Words { text, query })
+    }
+
+    pub(crate) fn pattern(pattern: &str) -> Result<Self, Unasked> {
+        if pattern.len() > MOST_PATTERN_BYTES {
+            let reason = format!("it is longer than {MOST_PATTERN_BYTES} bytes");
+            return Err(Unasked::BadPattern(reason));
+        }
+        RegexBuilder::new(pattern)
+            .case_insensitive(true)
+            .size_limit(MOST_AUTOMATON_BYTES)
+            .dfa_size_limit(MOST_AUTOMATON_BYTES)
+            .build()
+            .map(Self::Pattern)
+            .map_err(|error| Unasked::BadPattern(one_line(&error.to_string(), 300)))
+    }
+}
+
+/// `a, b ,,a` as `[a, b]`.
+pub(crate) fn split_names(text: &str) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in text.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn strip_prefix_ignoring_case<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
+    let head = text.get(..prefix.len())?;
+    head.eq_ignore_ascii_case(prefix).then(|| &text[prefix.len()..])
+}
+
+fn clip(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// What a query found.
+#[derive(Debug, Default)]
+pub(crate) struct Found<'a> {
+    pub(crate) total: usize,
+    pub(crate) hits: Vec<Hit<'a>>,
+    pub(crate) misses: Vec<Miss>,
+    /// For the audit log: tools asked for by name that the policy hides.
+    pub(crate) denied: Vec<ToolName>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit<'a> {
+    pub(crate) item: Item<'a>,
+    pub(crate) score: f32,
+}
+
+/// A name that led to no one tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Miss {
+    pub(crate) asked: String,
+    /// The tools that share the name, if that is the trouble.
+    pub(crate) candidates: Vec<Arc<str>>,
+}
+
+impl<'a> Scope<'a> {
+    /// The best `limit` answers, and how many there are in all.
+    pub(crate) fn search(self, ask: &Ask<'_>, limit: usize) -> Found<'a> {
+        match ask {
+            Ask::Select(names) => self.select(names),
+            Ask::Pattern(regex) => self.matching(regex, limit),
+            Ask::Words { text, query } => self.ranked(text, query, limit),
+        }
+    }
+
+    /// Looks each name up.
+    pub(crate) fn select(self, names: &[&str]) -> Found<'a> {
+        let mut found = Found::default();
+        for name in names {
+            let item = match self.find(name) {
+                Lookup::Tool(tool) => Item::Tool(tool),
+                Lookup::Named(named) => Item::Named(named),
+                Lookup::Ambiguous(items) => {
+                    let candidates = items.iter().map(|item| item.exposed().clone()).collect();
+                    found.misses.push(Miss { asked: one_line(name, 200), candidates });
+                    continue;
+                }
+                Lookup::Missing { denied } => {
+                    found.denied.extend(denied);
+                    found.misses.push(Miss { asked: one_line(name, 200), candidates: vec![] });
+                    continue;
+                }
+            };
+            if !found.hits.iter().any(|hit| hit.item.name() == item.name()) {
+                found.hits.push(Hit { item, score: 1.0 });
+            }
+        }
+        found.total = found.hits.len();
+        found
+    }
+
+    /// Names or descriptions that match, in the order of names.
+    fn matching(self, regex: &Regex, limit: usize) -> Found<'a> {
+        let matches = |item: Item<'_>| {
+            let describes = match item {
+                Item::Tool(tool) => regex.is_match(tool.spec().description()),
+                Item::Named(_) => false,
+            };
+            describes || regex.is_match(item.exposed()) || regex.is_match(item.name().tool())
+        };
+        let mut items: Vec<Item<'a>> = self
+            .segments()
+            .flat_map(|(segment, admitted)| self.items_of(segment, admitted))
+            .filter(|item| matches(*item))
+            .collect();
+        items.sort_by(|a, b| a.exposed().cmp(b.exposed()));
+        items.dedup_by(|a, b| a.exposed() == b.exposed());
+        let total = items.len();
+        let hits = items.into_iter().take(limit).map(|item| Hit { item, score: 1.0 }).collect();
+        Found { total, hits, ..Found::default() }
+    }
+
+    fn ranked(self, text: &str, query: &Query, limit: usize) -> Found<'a> {
+        let index = self.index();
+        let segments: Vec<_> = self.segments().collect();
+        let item = |doc: usize| {
+            let (segment, at) = index.locate(doc);
+            (segments[segment].0.item(at), segments[segment].1.bits[at])
+        };
+        let exact = self.named_in(text);
+        let page = index.search(query, limit + exact.len(), |doc| {
+            let (item, bit) = item(doc);
+            self.admits(item, bit)
+        });
+        let best = page.hits.first().map_or(0.0, |hit| hit.score);
+        let named = exact.into_iter().map(|item| Hit { item, score: best + 1.0 });
+        let ranked = page.hits.iter().map(|hit| Hit { item: item(hit.doc).0, score: hit.score });
+        let mut seen = HashSet::new();
+        let mut hits: Vec<Hit<'a>> = named.chain(ranked).collect();
+        hits.retain(|hit| seen.insert(hit.item.exposed().clone()));
+        let total = page.total.max(hits.len());
+        hits.truncate(limit);
+        Found { total, hits, ..Found::default() }
+    }
+
+    /// Tools the query names outright: the whole query may be any kind of name; a single word of
+    /// it only a full one, since `search` is a word before it is a tool.
+    fn named_in(self, text: &str) -> Vec<Item<'a>> {
+        match self.find(text) {
+            Lookup::Tool(tool) => return vec![Item::Tool(tool)],
+            Lookup::Named(named) => return vec![Item::Named(named)],
+            Lookup::Ambiguous(items) => return items,
+            Lookup::Missing { .. } => {}
+        }
+        let full = |word: &str| match self.find(word) {
+            Lookup::Tool(tool) if tool.name().tool() != word => Some(Item::Tool(tool)),
+            Lookup::Named(named) if named.name.tool() != word => Some(Item::Named(named)),
+            _ => None,
+        };
+        let words = text.split([' ', ',', '\n', '\t']).filter(|word| word.len() > 2);
+        words.take(16).filter_map(full).collect()
+    }
+
+    /// Names close to one that doesn't exist: by its words, else by its letters.
+    pub(crate) fn nearest(self, name: &str, most: usize) -> Vec<Arc<str>> {
+        let name = clip(name, 200);
+        if let Ok(ask @ Ask::Words { .. }) = Ask::parse(name) {
+            let found = self.search(&ask, most);
+            if !found.hits.is_empty() {
+                return found.hits.iter().map(|hit| hit.item.exposed().clone()).collect();
+            }
+        }
+        let mut near: Vec<(f64, &Arc<str>)> = self
+            .segments()
+            .flat_map(|(segment, admitted)| self.items_of(segment, admitted))
+            .map(|item| {
+                let own = strsim::jaro_winkler(name, item.name().tool());
+                (own.max(strsim::jaro_winkler(name, item.exposed())), item.exposed())
+            })
+            .filter(|(closeness, _)| *closeness >= 0.8)
+            .collect();
+        near.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then(a.1.cmp(b.1)));
+        near.into_iter().take(most).map(|(_, exposed)| exposed.clone()).collect()
+    }
+
+    /// Groups whose members nobody knows yet and whose description shares a word with the query.
+    pub(crate) fn unopened(self, text: &str) -> Vec<&'a str> {
+        let words: HashSet<String> =
+            toolcrib_search::tokenize(clip(text, 1_000)).into_iter().collect();
+        self.segments()
+            .filter(|(segment, _)| *segment.group.members() == Members::Unknown)
+            .filter(|(segment, _)| {
+                let group = &segment.group;
+                let about =
+                    format!("{} {} {}", group.id(), group.display_name(), group.description());
+                toolcrib_search::tokenize(&about).iter().any(|word| words.contains(word))
+            })
+            .map(|(segment, _)| segment.id().as_str())
+            .collect()
+    }
+}
+
+/// A page of search results.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SearchPage {
+    /// How many tools match, beyond those listed too.
+    pub total_matches: usize,
+    /// The best, best first; equals in the order of their names.
+    pub results: Vec<SearchRow>,
+    /// Names asked for with `select:` that no one tool has.
+    pub not_found: Vec<String>,
+}
+
+/// A search result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SearchRow {
+    /// The exposed name.
+    pub name: Arc<str>,
+    /// The server or namespace, if the tool has one.
+    pub server: Option<Arc<str>>,
+    /// The tool's own name.
+    pub tool: Arc<str>,
+    /// How well it fits: comparable within one page.
+    pub score: f32,
+}
+
+/// Why a query can't be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SearchError {
+    /// There is nothing to look for.
+    #[error("the query is empty; say in a few words what the tool should do")]
+    Blank,
+    /// The pattern between the slashes does not compile.
+    #[error("not a valid regular expression: {0}")]
+    BadPattern(String),
+}
+
+impl View {
+    /// Searches as `tool_search` does: words, `+must`, `select:a,b`, `/regex/`, exact names first.
+    pub fn search(&self, query: &str, limit: usize) -> Result<SearchPage, SearchError> {
+        let ask = Ask::parse(query).map_err(|unasked| match unasked {
+            Unasked::Blank => SearchError::Blank,
+            Unasked::BadPattern(reason) => SearchError::BadPattern(reason),
+        })?;
+        let nothing = Learned::new();
+        let found = Scope::new(self, &nothing, true).search(&ask, limit);
+        let row = |hit: &Hit<'_>| SearchRow {
+            name: hit.item.exposed().clone(),
+            server: hit.item.name().namespace().map(Into::into),
+            tool: hit.item.name().tool().into(),
+            score: hit.score,
+        };
+        Ok(SearchPage {
+            total_matches: found.total,
+            results: found.hits.iter().map(row).collect(),
+            not_found: found.misses.into_iter().map(|miss| miss.asked).collect(),
+        })
+    }
+
+    /// Why the tool exposed as `name` ranks where it does for `query`.
+    pub fn explain(&self, query: &str, name: &str) -> Option<Explanation> {
+        let nothing = Learned::new();
+        let scope = Scope::new(self, &nothing, true);
+        let Ok(Ask::Words { query, .. }) = Ask::parse(query) else { return None };
+        let (segment, item) = scope.segments().find_map(|(segment, admitted)| {
+            let item = scope.items_of(segment, admitted).find(|item| **item.exposed() == *name)?;
+            Some((segment, item))
+        })?;
+        let document = document(item, &segment.group);
+        Some(scope.index().explain(&query, &document, &FIELDS, &mut Analyzer::new()))
+    }
+}

@@ -1,0 +1,194 @@
+//! The verbs a model gets in place of the tools: find, load, call.
+
+mod args;
+mod call_tool;
+mod lazy_search;
+mod load_tools;
+mod tool_search;
+mod tool_search_regex;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::session::Latched;
+use crate::{
+    Availability, Call, Definition, Effects, Engine, GroupId, Policy, Preset, Schema, Session,
+    Step, Strategy, Tool, View,
+};
+
+/// A verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetaTool {
+    ToolSearch,
+    ToolSearchRegex,
+    LoadTools,
+    CallTool,
+}
+
+impl MetaTool {
+    const ALL: [Self; 4] =
+        [Self::ToolSearch, Self::ToolSearchRegex, Self::LoadTools, Self::CallTool];
+
+    /// The names the verb answers to.
+    pub(crate) fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::ToolSearch => &["tool_search"],
+            Self::ToolSearchRegex => &["tool_search_regex"],
+            Self::LoadTools => &["load_tools"],
+            Self::CallTool => &["call_tool", "deferred_tool_call"],
+        }
+    }
+
+    /// The verb of this name, if it is one's.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|verb| verb.names().contains(&name))
+    }
+
+    /// The name the verb goes by under a preset.
+    pub(crate) fn exposed(self, preset: Preset) -> &'static str {
+        match (self, preset) {
+            (Self::CallTool, Preset::Groups) => "deferred_tool_call",
+            _ => self.names()[0],
+        }
+    }
+
+    /// The verb as the model is shown it.
+    pub(crate) fn definition(self, latched: Latched) -> Definition {
+        let (description, schema) = match self {
+            Self::ToolSearch if latched.preset == Preset::Lazy => lazy_search::define(),
+            Self::ToolSearch => tool_search::define(latched),
+            Self::ToolSearchRegex => tool_search_regex::define(latched),
+            Self::LoadTools => load_tools::define(latched),
+            Self::CallTool => call_tool::define(latched),
+        };
+        let name: Arc<str> = self.exposed(latched.preset).into();
+        Definition::new(name, description.into(), Schema::from_value(&schema))
+    }
+}
+
+/// The verbs of a preset that the policy lets through, in the order of the tools array.
+pub(crate) fn verbs(latched: Latched, policy: &Policy) -> Vec<MetaTool> {
+    let find: &[MetaTool] = match latched.preset {
+        Preset::Crib => &[MetaTool::ToolSearch, MetaTool::LoadTools],
+        Preset::Regex => &[MetaTool::ToolSearchRegex],
+        Preset::Stubs | Preset::Lazy | Preset::Exact => &[MetaTool::ToolSearch],
+        Preset::Groups => &[MetaTool::LoadTools],
+    };
+    let call = (latched.strategy == Strategy::Dispatch).then_some(MetaTool::CallTool);
+    let admitted = |verb: &MetaTool| verb.names().iter().all(|name| policy.admits_verb(name));
+    find.iter().copied().chain(call).filter(admitted).collect()
+}
+
+/// The verb a preset finds tools with.
+pub(crate) fn finder(preset: Preset) -> &'static str {
+    match preset {
+        Preset::Regex => "tool_search_regex",
+        Preset::Groups => "load_tools",
+        _ => "tool_search",
+    }
+}
+
+/// One call of a verb: everything it needs, and what comes of it.
+pub(crate) struct Verb<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) session: &'a mut Session,
+    pub(crate) view: &'a View,
+    pub(crate) call: &'a Call,
+    pub(crate) latched: Latched,
+    pub(crate) effects: Effects,
+}
+
+impl Verb<'_> {
+    pub(crate) fn run(self, verb: MetaTool) -> Step {
+        match verb {
+            MetaTool::CallTool => call_tool::resolve(self),
+            _ if !self.session.may_load => self.not_in_a_fork(verb),
+            MetaTool::ToolSearch if self.latched.preset == Preset::Lazy => {
+                lazy_search::resolve(self)
+            }
+            MetaTool::ToolSearch => tool_search::resolve(self),
+            MetaTool::ToolSearchRegex => tool_search_regex::resolve(self),
+            MetaTool::LoadTools => load_tools::resolve(self),
+        }
+    }
+
+    fn not_in_a_fork(self, verb: MetaTool) -> Step {
+        let name = verb.exposed(self.latched.preset);
+        let error = format!(
+            "{name} is not available in a forked conversation. Tools that were loaded before the \
+             fork can be called."
+        );
+        self.mistake(&error)
+    }
+
+    /// Answers with `{"error": …}`.
+    pub(crate) fn mistake(self, error: &str) -> Step {
+        #[derive(Serialize)]
+        struct Mistake<'a> {
+            error: &'a str,
+        }
+        self.answer(&Mistake { error }, true)
+    }
+
+    pub(crate) fn answer(self, value: &impl Serialize, is_error: bool) -> Step {
+        crate::Answer::json(value, is_error, self.effects).into()
+    }
+
+    pub(crate) fn answer_text(self, content: String, is_error: bool) -> Step {
+        crate::Answer { content, is_error, effects: self.effects }.into()
+    }
+
+    /// Loads tools and notes those that are news.
+    pub(crate) fn load(&mut self, tools: &[Arc<Tool>]) -> usize {
+        let mut news = 0;
+        for tool in tools {
+            if self.session.load(tool) {
+                news += 1;
+                self.effects.loaded.push(tool.name().clone());
+            }
+            if let Some(server) = tool.name().server()
+                && !self.effects.prewarm.iter().any(|known| **known == *server)
+            {
+                self.effects.prewarm.push(server.into());
+            }
+        }
+        news
+    }
+
+    pub(crate) fn dispatches(&self) -> bool {
+        self.latched.strategy == Strategy::Dispatch
+    }
+
+    /// How the model calls what it has just been given.
+    pub(crate) fn how_to_call(&self) -> String {
+        if self.dispatches() {
+            let verb = MetaTool::CallTool.exposed(self.latched.preset);
+            format!("Call them with {verb}(tool_name=…, arguments=…).")
+        } else {
+            "They are in your tool list now: call them by name.".to_owned()
+        }
+    }
+
+    /// Servers that may have what was not found, with the reason why they can't be asked.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let tell = |(group, availability): (&GroupId, &Availability)| {
+            let name = group.server_name().unwrap_or(group.as_str());
+            match availability {
+                Availability::Ready => None,
+                Availability::Starting => Some(format!("`{name}` is still starting")),
+                Availability::Down(reason) => {
+                    let reason = crate::text::one_line(reason, 160);
+                    Some(format!("`{name}` does not answer ({reason})"))
+                }
+            }
+        };
+        let visible = |group: &GroupId| {
+            let rules = self.view.policy();
+            self.session.with_mcp
+                && group.server_name().is_none_or(|server| rules.admits_server(server))
+        };
+        let all = self.view.catalog().availability.iter();
+        all.filter(|(group, _)| visible(group)).filter_map(tell).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! `load_tools`: loads a group, or named members of it. Presets `crib` and `groups`.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::args::Args;
+use super::tool_search::{Row, how_many_fit};
+use super::{MetaTool, Verb};
+use crate::engine::tool_of;
+use crate::segment::{Item, Segment};
+use crate::session::Latched;
+use crate::text::{self, one_line};
+use crate::{Need, Step, Strategy, Tool};
+
+pub(super) fn define(latched: Latched) -> (String, Value) {
+    let then = match latched.strategy {
+        Strategy::Dispatch => format!(
+            "You get their full schemas; invoke them with `{}`.",
+            MetaTool::CallTool.exposed(latched.preset)
+        ),
+        _ => "They join your tool list.".to_owned(),
+    };
+    let description = format!(
+        "Load the tools of a group listed in the system prompt, all of them or those you name. \
+         {then} Loading a group again is harmless and shows its schemas again."
+    );
+    let schema = json!({"type": "object", "properties": {
+        "group_id": {"type": "string", "description": "The group, such as `mcp:github`."},
+        "tool_names": {"type": "array", "items": {"type": "string"}, "description":
+            "Only these tools of the group. Leave out to load all."}
+    }, "required": ["group_id"]});
+    (description, schema)
+}
+
+/// Field by field what callers of this verb rely on; the rest appears only where there is
+/// something to say.
+#[derive(Serialize)]
+struct Loaded<'a> {
+    group_id: &'a str,
+    expanded: bool,
+    tool_names: Vec<&'a str>,
+    remaining: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schemas: Option<Vec<Row<'a>>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_found: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    omitted: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    group_id: &'a str,
+    expanded: bool,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available_groups: Option<Vec<&'a str>>,
+}
+
+pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
+    let args = match Args::of(verb.call) {
+        Ok(args) => args,
+        Err(problem) => return verb.mistake(&problem.message),
+    };
+    let asked = args.text(&["group_id", "group", "id", "server"]).unwrap_or_default();
+    let names = args.names(&["tool_names", "tools", "names"]);
+    let scope = verb.session.scope(verb.view);
+    let Some(segment) = scope.group(&asked).cloned() else { return unknown_group(verb, &asked) };
+    let id = segment.id().clone();
+    if loader_comes_first(&verb, &segment) {
+        return match verb.call.failure(&id) {
+            None => Step::Need(Need::Group(id)),
+            Some(reason) => {
+                let failed = Failed {
+                    group_id: id.as_str(),
+                    expanded: false,
+                    error: format!("Loader failed: {}", one_line(reason, 300)),
+                    remaining: (segment.len() > 0).then_some(segment.len()),
+                    available_groups: None,
+                };
+                verb.answer(&failed, true)
+            }
+        };
+    }
+    let members = scope.members(&segment);
+    let (wanted, not_found) = choose(&members, &names);
+    let tools: Vec<Arc<Tool>> = wanted.iter().copied().filter_map(tool_of).collect();
+    let missing = wanted.iter().filter_map(|item| match item {
+        Item::Named(named) => Some(named.exposed.to_string()),
+        Item::Tool(_) => None,
+    });
+    let missing: Vec<String> = missing.collect();
+    let all: Vec<Arc<Tool>> = members.iter().copied().filter_map(tool_of).collect();
+    verb.load(&tools);
+    if names.is_empty() && missing.is_empty() {
+        verb.session.load_group(&id);
+    }
+    if !missing.is_empty() {
+        let note = format!(
+            "group `{id}` lists {}, which its loader did not bring",
+            text::list(&missing, 12)
+        );
+        verb.effects.notes.push(note);
+    }
+    let loaded = all.iter().filter(|tool| verb.session.has(tool)).count();
+    let shown = how_many_fit(&tools, verb.engine.settings.result_bytes);
+    let dispatches = verb.dispatches();
+    let omitted: Vec<&str> = if dispatches {
+        tools[shown..].iter().map(|tool| &**tool.exposed()).collect()
+    } else {
+        Vec::new()
+    };
+    let hint = (!omitted.is_empty()).then(|| {
+        "Some schemas were left out because they are long: ask for them by `tool_names`.".to_owned()
+    });
+    let nothing = tools.is_empty();
+    let result = Loaded {
+        group_id: id.as_str(),
+        expanded: !nothing,
+        tool_names: tools.iter().map(|tool| &**tool.exposed()).collect(),
+        remaining: all.len() - loaded,
+        schemas: dispatches
+            .then(|| tools[..shown].iter().map(|tool| Row::of(tool.definition(), None)).collect()),
+        not_found,
+        missing,
+        omitted,
+        hint: hint.or_else(|| nothing.then(|| nothing_loaded(&all))),
+    };
+    verb.answer(&result, nothing)
+}
+
+fn nothing_loaded(members: &[Arc<Tool>]) -> String {
+    let names: Vec<&str> = members.iter().map(|tool| &**tool.exposed()).collect();
+    format!("Nothing was loaded. The group has: {}", text::list(&names, 40))
+}
+
+/// Whether members are known only by name, or not at all, and nobody has asked the loader yet.
+fn loader_comes_first(verb: &Verb<'_>, segment: &Segment) -> bool {
+    if verb.session.learned.contains_key(segment.id()) || !segment.needs_loader() {
+        return false;
+    }
+    let members = verb.session.scope(verb.view).members(segment);
+    segment.named.is_empty() || members.iter().any(|item| matches!(item, Item::Named(_)))
+}
+
+/// The members asked for, and the names no member has. No names ask for all.
+fn choose<'a>(members: &[Item<'a>], names: &[String]) -> (Vec<Item<'a>>, Vec<String>) {
+    if names.is_empty() {
+        return (members.to_vec(), Vec::new());
+    }
+    let mut wanted: Vec<Item<'a>> = Vec::new();
+    let mut not_found = Vec::new();
+    for name in names {
+        let fits = |item: &&Item<'a>| {
+            let namespace = item.name().namespace().unwrap_or_default();
+            **item.exposed() == **name
+                || item.name().tool() == name
+                || crate::ToolName::strip_namespace(namespace, name) == Some(item.name().tool())
+        };
+        match members.iter().find(fits) {
+            Some(item) if wanted.iter().any(|known| known.name() == item.name()) => {}
+            Some(item) => wanted.push(*item),
+            None => not_found.push(one_line(name, 200)),
+        }
+    }
+    (wanted, not_found)
+}
+
+fn unknown_group(verb: Verb<'_>, asked: &str) -> Step {
+    let scope = verb.session.scope(verb.view);
+    let groups: Vec<&str> = scope.groups().map(|(segment, _)| segment.id().as_str()).collect();
+    let error = if asked.is_empty() {
+        "`group_id` is required.".to_owned()
+    } else {
+        format!("Unknown group `{}`.", one_line(asked, 200))
+    };
+    // With hundreds of groups, those that look alike help more than all of them.
+    let mut near: Vec<(f64, &str)> =
+        groups.iter().map(|id| (strsim::jaro_winkler(asked, id), *id)).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let mut shown: Vec<&str> = near.iter().take(40).map(|(_, id)| *id).collect();
+    shown.sort_unstable();
+    let asked = one_line(asked, 200);
+    let failed = Failed {
+        group_id: &asked,
+        expanded: false,
+        error,
+        remaining: None,
+        available_groups: Some(shown),
+    };
+    let content = serde_json::to_string(&failed).unwrap_or_default();
+    verb.answer_text(content, true)
+}

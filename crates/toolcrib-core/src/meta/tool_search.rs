@@ -1,0 +1,305 @@
+//! `tool_search`: finds tools, loads what it returns. Presets `crib`, `stubs` and `exact`.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::args::Args;
+use super::{MetaTool, Verb};
+use crate::engine::tool_of;
+use crate::find::{Ask, Found, Unasked, split_names};
+use crate::segment::Item;
+use crate::session::Latched;
+use crate::text;
+use crate::{Definition, Need, Preset, Schema, Step, Tool};
+
+pub(super) fn define(latched: Latched) -> (String, Value) {
+    let then = match latched.strategy {
+        crate::Strategy::Dispatch => {
+            let verb = MetaTool::CallTool.exposed(latched.preset);
+            format!("then call it with `{verb}`")
+        }
+        _ => "after which they are in your tool list".to_owned(),
+    };
+    let query = match latched.preset {
+        Preset::Exact => {
+            return (
+                format!(
+                    "Get the full definitions of deferred tools by their exact names, {then}. \
+                     Names are listed in the system prompt."
+                ),
+                json!({"type": "object", "properties": {"query": {"type": "string",
+                    "description": "One or more exact tool names, separated by commas."}},
+                    "required": ["query"]}),
+            );
+        }
+        Preset::Stubs => {
+            "Keywords; or `select:name_a,name_b` for exactly these tools; `+word` must occur."
+        }
+        _ => {
+            "What the tool should do, in a few words; or a tool's name; or `select:name_a,name_b` \
+             for exactly these. `+word` must occur; `/regex/` matches names and descriptions."
+        }
+    };
+    let (limit, default, most) = match latched.preset {
+        Preset::Stubs => ("max_results", 5, 50),
+        _ => ("limit", 5, 20),
+    };
+    let description = format!(
+        "Find tools and get their full definitions, {then}. Many more tools exist than you can \
+         see: search before you conclude that something cannot be done."
+    );
+    let schema = json!({"type": "object", "properties": {
+        "query": {"type": "string", "description": query},
+        limit: {"type": "integer", "description": format!("How many to return, at most {most}."),
+            "default": default}
+    }, "required": ["query"]});
+    (description, schema)
+}
+
+pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
+    let args = match Args::of(verb.call) {
+        Ok(args) => args,
+        Err(problem) => return verb.mistake(&problem.message),
+    };
+    let Some(query) = args.text(&["query", "q", "name", "names", "tool_name", "pattern"]) else {
+        return blank(verb);
+    };
+    let settings = &verb.engine.settings;
+    let limit = args.limit(settings.search_limit, settings.search_limit_max);
+    let scope = verb.session.scope(verb.view);
+    let found = if verb.latched.preset == Preset::Exact {
+        // The names are in the prompt, so a name is what is asked for; words are a second try.
+        let found = scope.select(&split_names(&query));
+        match (found.hits.is_empty(), Ask::parse(&query)) {
+            (true, Ok(ask @ (Ask::Select(_) | Ask::Pattern(_)))) => scope.search(&ask, limit),
+            _ => found,
+        }
+    } else {
+        match Ask::parse(&query) {
+            Ok(ask) => scope.search(&ask, limit),
+            Err(Unasked::Blank) => return blank(verb),
+            Err(Unasked::BadPattern(reason)) => {
+                return verb.mistake(&format!("Not a valid regular expression: {reason}"));
+            }
+        }
+    };
+    let unloaded = found.hits.iter().find_map(|hit| match hit.item {
+        Item::Named(named) => Some(named.group.clone())
+            .filter(|id| verb.call.failure(id).is_none() && !verb.session.learned.contains_key(id)),
+        Item::Tool(_) => None,
+    });
+    if let Some(group) = unloaded {
+        return Step::Need(Need::Group(group));
+    }
+    let outcome = Outcome::gather(&verb, &query, found);
+    verb.effects.denied.extend(outcome.denied.iter().cloned());
+    let known: Vec<bool> = outcome.shown.iter().map(|tool| verb.session.has(tool)).collect();
+    let base: Vec<Arc<str>> = outcome
+        .shown
+        .iter()
+        .filter(|tool| verb.session.is_base(tool.exposed()))
+        .map(|tool| tool.exposed().clone())
+        .collect();
+    verb.load(&outcome.shown);
+    let hint = outcome.hint(&verb, &known, &base);
+    match verb.latched.preset {
+        Preset::Stubs => {
+            let text = outcome.functions(&hint);
+            verb.answer_text(text, outcome.shown.is_empty())
+        }
+        Preset::Exact => verb.answer(
+            &ExactResult {
+                tools: outcome.shown.iter().map(|tool| Row::of(tool.definition(), None)).collect(),
+                not_found: &outcome.not_found,
+                hint: &hint,
+            },
+            outcome.shown.is_empty(),
+        ),
+        _ => verb.answer(
+            &CribResult {
+                total_matches: outcome.total,
+                tools: outcome
+                    .shown
+                    .iter()
+                    .map(|tool| Row::of(tool.definition(), Some(true)))
+                    .collect(),
+                not_found: &outcome.not_found,
+                hint: &hint,
+            },
+            false,
+        ),
+    }
+}
+
+/// A tool in a result. Under inject the definition joins the tools array as well; it is here
+/// because the model that has just searched should not have to look for it.
+#[derive(Serialize)]
+pub(super) struct Row<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Schema,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loaded: Option<bool>,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn of(definition: &'a Definition, loaded: Option<bool>) -> Self {
+        Self {
+            name: definition.name(),
+            description: definition.description(),
+            parameters: definition.schema(),
+            loaded,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct CribResult<'a> {
+    total_matches: usize,
+    tools: Vec<Row<'a>>,
+    not_found: &'a [String],
+    hint: &'a str,
+}
+
+#[derive(Serialize)]
+struct ExactResult<'a> {
+    tools: Vec<Row<'a>>,
+    not_found: &'a [String],
+    hint: &'a str,
+}
+
+/// What a search came to, before it is put in a preset's words.
+struct Outcome {
+    total: usize,
+    shown: Vec<Arc<Tool>>,
+    /// Matches whose schemas would have made the result too long.
+    omitted: Vec<Arc<str>>,
+    not_found: Vec<String>,
+    denied: Vec<crate::ToolName>,
+    remarks: Vec<String>,
+}
+
+impl Outcome {
+    fn gather(verb: &Verb<'_>, query: &str, found: Found<'_>) -> Self {
+        let scope = verb.session.scope(verb.view);
+        let mut remarks = Vec::new();
+        for hit in &found.hits {
+            let Item::Named(named) = hit.item else { continue };
+            let reason = verb.call.failure(&named.group).unwrap_or("its loader did not bring it");
+            let reason = text::one_line(reason, 200);
+            remarks.push(format!("`{}` could not be loaded: {reason}.", named.exposed));
+        }
+        for miss in &found.misses {
+            if miss.candidates.is_empty() {
+                let near = scope.nearest(&miss.asked, 3);
+                if !near.is_empty() {
+                    remarks.push(format!("Nearest to `{}`: {}.", miss.asked, text::list(&near, 3)));
+                }
+            } else {
+                let names = text::list(&miss.candidates, 12);
+                remarks.push(format!("`{}` is ambiguous: {names}.", miss.asked));
+            }
+        }
+        let tools: Vec<Arc<Tool>> = found.hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
+        let fitting = how_many_fit(&tools, verb.engine.settings.result_bytes);
+        let omitted = tools[fitting..].iter().map(|tool| tool.exposed().clone()).collect();
+        if found.hits.is_empty() {
+            let groups = scope.unopened(query);
+            if !groups.is_empty() {
+                remarks.push(format!(
+                    "These groups may have it, load them to see: {}.",
+                    text::list(&groups, 8)
+                ));
+            }
+            let troubles = verb.troubles();
+            if !troubles.is_empty() {
+                remarks.push(format!("Not searched: {}.", text::list(&troubles, 8)));
+            }
+        }
+        Self {
+            total: found.total,
+            shown: tools[..fitting].to_vec(),
+            omitted,
+            not_found: found.misses.into_iter().map(|miss| miss.asked).collect(),
+            denied: found.denied,
+            remarks,
+        }
+    }
+
+    /// What the model can do next.
+    fn hint(&self, verb: &Verb<'_>, known: &[bool], base: &[Arc<str>]) -> String {
+        let mut hints = self.remarks.clone();
+        if self.shown.is_empty() {
+            hints.push(match verb.latched.preset {
+                Preset::Exact => "Give exact names from the list in the system prompt.".to_owned(),
+                _ => {
+                    "Nothing else matches. Try other words for the same thing, or fewer.".to_owned()
+                }
+            });
+            return hints.join(" ");
+        }
+        if !self.omitted.is_empty() {
+            hints.push(format!(
+                "Left out because their definitions are long; ask for them with select: {}.",
+                text::list(&self.omitted, 20)
+            ));
+        }
+        if !base.is_empty() {
+            let names = text::list(base, 8);
+            hints.push(format!("Already in your tool list, to be called directly: {names}."));
+        }
+        if base.len() < self.shown.len() {
+            hints.push(verb.how_to_call());
+        }
+        if !known.is_empty() && known.iter().all(|known| *known) && base.is_empty() {
+            hints.push("All of these were loaded before.".to_owned());
+        }
+        let more = self.total.saturating_sub(self.shown.len() + self.omitted.len());
+        if more > 0 {
+            hints.push(format!("{more} more match: say more precisely what you need."));
+        }
+        hints.join(" ")
+    }
+
+    /// One definition a line between tags, as models that were shown this form expect it.
+    fn functions(&self, hint: &str) -> String {
+        let mut out = String::new();
+        if !self.shown.is_empty() {
+            out.push_str("<functions>\n");
+            for tool in &self.shown {
+                let row = Row::of(tool.definition(), None);
+                // A schema with a closing tag in it stays inside its line's JSON.
+                let json = serde_json::to_string(&row).unwrap_or_default().replace("</", "<\\/");
+                out.push_str(&format!("<function>{json}</function>\n"));
+            }
+            out.push_str("</functions>\n");
+        }
+        if !self.not_found.is_empty() {
+            out.push_str(&format!("Not found: {}\n", self.not_found.join(", ")));
+        }
+        out.push_str(hint);
+        out
+    }
+}
+
+/// How many whole definitions fit; the first always does.
+pub(super) fn how_many_fit(tools: &[Arc<Tool>], most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |tool: &&Arc<Tool>| {
+        bytes += tool.definition().schema().get().len() + tool.spec().description().len();
+        bytes <= most
+    };
+    tools.iter().take_while(fits).count().max(1).min(tools.len())
+}
+
+fn blank(verb: Verb<'_>) -> Step {
+    let scope = verb.session.scope(verb.view);
+    let groups: Vec<&str> = scope.groups().map(|(segment, _)| segment.id().as_str()).collect();
+    let error = format!(
+        "`query` is required: say in a few words what the tool should do. There are tools for: {}.",
+        text::list(&groups, 20)
+    );
+    verb.mistake(&error)
+}

@@ -1,0 +1,272 @@
+//! What to do about a call: answer it, fetch something first, or run the real tool.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::arguments::{self, Problem};
+use crate::meta::{self, MetaTool, Verb};
+use crate::scope::Lookup;
+use crate::segment::{Segment, item_names};
+use crate::session::Latched;
+use crate::{
+    Answer, Availability, Call, Effects, Engine, Group, GroupId, Members, Need, Run, Schema,
+    Session, Step, Tool, ToolName, ToolSpec, View, text,
+};
+
+/// What a loader brought, compared with what its group had announced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// Tools the group names that the loader did not bring.
+    pub missing: Vec<ToolName>,
+    /// Tools the loader brought that the group does not name. They can be used.
+    pub unannounced: Vec<ToolName>,
+    /// Tools that can't be used, and why.
+    pub rejected: Vec<(ToolName, String)>,
+}
+
+impl Engine {
+    /// Says what to do about a model's call.
+    ///
+    /// No mistake in the call is an error here: each becomes an answer that helps the model's
+    /// next step. Calls of one batch are resolved in order, so that a load and the use of what it
+    /// loads work in one batch.
+    pub fn resolve(&self, session: &mut Session, view: &View, call: &Call) -> Step {
+        // A call before the first request settles what the first request would have settled.
+        if let Err(error) = self.settle(session, view) {
+            let effects = Effects { notes: vec![error.to_string()], ..Effects::default() };
+            return mistake("No tool can be called: the configuration is wrong.", effects);
+        }
+        let name = call.name.trim();
+        if let Some(latched) = session.latched
+            && let Some(verb) = MetaTool::named(name)
+            && latched.deferred
+            && meta::verbs(latched, view.policy()).contains(&verb)
+        {
+            let effects = Effects::default();
+            return Verb { engine: self, session, view, call, latched, effects }.run(verb);
+        }
+        self.direct(session, view, call)
+    }
+
+    /// Checks arguments again, for a driver whose hooks have rewritten them.
+    pub fn check(&self, tool: &Tool, arguments: &Value) -> Result<Value, Answer> {
+        let problems = match arguments::read(Some(arguments)) {
+            Ok(arguments) => match arguments::check(tool.spec().input_schema(), arguments) {
+                Ok(checked) => return Ok(checked.arguments),
+                Err(problems) => problems,
+            },
+            Err(problem) => vec![problem],
+        };
+        Err(misfit(tool, &problems, Effects::default()))
+    }
+
+    /// Takes in what a group's loader brought. The group is known from then on in this session;
+    /// resolve the call that needed it again.
+    pub fn supply(
+        &self,
+        session: &mut Session,
+        view: &View,
+        id: &GroupId,
+        specs: Vec<ToolSpec>,
+    ) -> LoadReport {
+        let Some(declared) = view.catalog().segment(id) else { return LoadReport::default() };
+        let (segment, report) = learn(session, view, declared, specs);
+        session.learned.insert(id.clone(), Arc::new(segment));
+        report
+    }
+
+    fn direct(&self, session: &mut Session, view: &View, call: &Call) -> Step {
+        let scope = session.scope(view);
+        let known = session.tools.get(call.name.trim());
+        let known = known.and_then(|loaded| scope.in_group(&loaded.group, call.name.trim()));
+        let tool = match known.map_or_else(|| scope.find(&call.name), Lookup::Tool) {
+            Lookup::Tool(tool) => tool.clone(),
+            Lookup::Named(named) => {
+                let (group, exposed) = (named.group.clone(), named.exposed.clone());
+                return from_loader(session, call, group, &exposed);
+            }
+            Lookup::Ambiguous(items) => {
+                let error = format!(
+                    "`{}` is ambiguous: {} tools have that name. Use one of the full names.",
+                    text::one_line(&call.name, 200),
+                    items.len()
+                );
+                return unknown(&error, item_names(&items), Effects::default());
+            }
+            Lookup::Missing { denied } => return missing(session, view, call, denied),
+        };
+        if !session.may_load && !session.has(&tool) {
+            let error = format!(
+                "`{}` was not loaded before this conversation was forked, and nothing can be \
+                 loaded here.",
+                tool.exposed()
+            );
+            return mistake(&error, Effects::default());
+        }
+        self.run(session, &tool, call)
+    }
+
+    /// Loads the tool if it is not, and checks the arguments.
+    fn run(&self, session: &mut Session, tool: &Arc<Tool>, call: &Call) -> Step {
+        let mut effects = Effects::default();
+        if session.load(tool) {
+            effects.loaded.push(tool.name().clone());
+        }
+        let arguments = match arguments::read(Some(&call.arguments)) {
+            Ok(arguments) => arguments,
+            Err(problem) => return misfit(tool, &[problem], effects).into(),
+        };
+        match arguments::check(tool.spec().input_schema(), arguments) {
+            Ok(checked) => {
+                effects.notes.extend(checked.unchecked.map(|defect| {
+                    format!("arguments of `{}` were not checked: {defect}", tool.exposed())
+                }));
+                Step::Run(Run { tool: tool.clone(), arguments: checked.arguments, effects })
+            }
+            Err(problems) => misfit(tool, &problems, effects).into(),
+        }
+    }
+}
+
+/// A tool whose group must be loaded first, has been without bringing it, or can't be.
+fn from_loader(session: &Session, call: &Call, group: GroupId, exposed: &str) -> Step {
+    if !session.may_load {
+        let error = format!(
+            "`{exposed}` was not loaded before this conversation was forked, and nothing can be \
+             loaded here."
+        );
+        return mistake(&error, Effects::default());
+    }
+    match call.failure(&group) {
+        Some(reason) => {
+            let reason = text::one_line(reason, 300);
+            let error = format!("`{exposed}` could not be loaded. Loader failed: {reason}");
+            mistake(&error, Effects::default())
+        }
+        None if session.learned.contains_key(&group) => {
+            let error = format!(
+                "`{exposed}` is listed in group `{group}`, but the group no longer has it."
+            );
+            mistake(&error, Effects::default())
+        }
+        None => Step::Need(Need::Group(group)),
+    }
+}
+
+/// A name that stands for nothing a caller may know of.
+fn missing(session: &Session, view: &View, call: &Call, denied: Vec<ToolName>) -> Step {
+    let name = text::one_line(&call.name, 200);
+    let exposed = call.name.trim();
+    let effects = Effects { denied, ..Effects::default() };
+    let gone = session.tools.get(exposed).map(|loaded| (&loaded.name, &loaded.group));
+    if let Some((identity, group)) = gone
+        && effects.denied.is_empty()
+    {
+        let place =
+            identity.server().map_or("it".to_owned(), |server| format!("server `{server}`"));
+        let error = match view.catalog().availability(group) {
+            Availability::Down(reason) => {
+                let reason = text::one_line(&reason, 200);
+                format!("`{name}` can't be called: {place} does not answer ({reason}).")
+            }
+            Availability::Starting => format!("`{name}` can't be called yet: {place} is starting."),
+            Availability::Ready => format!("`{name}` is gone: {place} no longer offers it."),
+        };
+        return mistake(&error, effects);
+    }
+    let near = session.scope(view).nearest(&call.name, 5);
+    let error = match session.latched.filter(|latched| latched.deferred) {
+        Some(Latched { preset, .. }) => {
+            format!("Unknown tool `{name}`. Look for it with `{}`.", meta::finder(preset))
+        }
+        None => format!("Unknown tool `{name}`."),
+    };
+    unknown(&error, near, effects)
+}
+
+fn mistake(error: &str, effects: Effects) -> Step {
+    #[derive(Serialize)]
+    struct Mistake<'a> {
+        error: &'a str,
+    }
+    Answer::json(&Mistake { error }, true, effects).into()
+}
+
+fn unknown(error: &str, did_you_mean: Vec<Arc<str>>, effects: Effects) -> Step {
+    #[derive(Serialize)]
+    struct Unknown<'a> {
+        error: &'a str,
+        did_you_mean: Vec<Arc<str>>,
+    }
+    Answer::json(&Unknown { error, did_you_mean }, true, effects).into()
+}
+
+/// Arguments that don't fit: what is wrong, and the schema to mend them by.
+fn misfit(tool: &Tool, problems: &[Problem], effects: Effects) -> Answer {
+    #[derive(Serialize)]
+    struct Misfit<'a> {
+        error: String,
+        problems: &'a [Problem],
+        tool: Shown<'a>,
+    }
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        name: &'a str,
+        description: &'a str,
+        parameters: &'a Schema,
+    }
+    let error = format!(
+        "The arguments do not fit `{}`, so nothing was run. Mend them and call again.",
+        tool.exposed()
+    );
+    let shown = Shown {
+        name: tool.exposed(),
+        description: tool.spec().description(),
+        parameters: tool.spec().input_schema(),
+    };
+    Answer::json(&Misfit { error, problems, tool: shown }, true, effects)
+}
+
+/// Builds the segment of a group from what its loader brought.
+pub(crate) fn learn(
+    session: &Session,
+    view: &View,
+    declared: &Segment,
+    specs: Vec<ToolSpec>,
+) -> (Segment, LoadReport) {
+    let naming = view.catalog().naming;
+    let mut report = LoadReport::default();
+    let mut tools: Vec<Arc<Tool>> = Vec::new();
+    for spec in specs {
+        let name = spec.name().clone();
+        let tool = Tool::new(spec, declared.id().clone(), naming);
+        let taken = tools.iter().any(|known| known.exposed() == tool.exposed())
+            || session.scope(view).taken(tool.exposed(), declared.id());
+        if MetaTool::named(tool.exposed()).is_some() || tool.name().tool().trim().is_empty() {
+            report.rejected.push((name, "its name can't be used".to_owned()));
+        } else if taken {
+            report.rejected.push((name, format!("another tool is called `{}`", tool.exposed())));
+        } else {
+            tools.push(Arc::new(tool));
+        }
+    }
+    let named: &[ToolName] = match declared.group.members() {
+        Members::Named(names) => names,
+        _ => &[],
+    };
+    let brought = |name: &ToolName| tools.iter().any(|tool| tool.name() == name);
+    report.missing = named.iter().filter(|name| !brought(name)).cloned().collect();
+    if *declared.group.members() != Members::Unknown {
+        let announced = |tool: &&Arc<Tool>| named.contains(tool.name());
+        let extra = tools.iter().filter(|tool| !announced(tool));
+        report.unannounced = extra.map(|tool| tool.name().clone()).collect();
+    }
+    let group = match declared.group.members() {
+        Members::Unknown => declared.group.clone().with_members(Members::Known(Vec::new())),
+        _ => Group::clone(&declared.group),
+    };
+    let analyzer = &mut toolcrib_search::Analyzer::new();
+    (Segment::build(group, tools, naming, analyzer), report)
+}

@@ -1,0 +1,250 @@
+//! One toolset's part of a catalog: its tools, a way to find each by name, and a search index.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use toolcrib_search::{Analyzer, Document, Field, Fields};
+
+use crate::{Fingerprint, Group, GroupId, Members, Naming, Policy, Tool, ToolName};
+
+/// The fields a tool is searched by, in the order [`document`] gives them. The weights are those
+/// of plain term counts: a word in the name says most, one in a parameter's description least.
+pub(crate) const FIELDS: Fields = Fields::new(&[
+    Field { name: "name", weight: 3.0, b: 0.3, reference_length: 3.0 },
+    Field { name: "namespace", weight: 1.5, b: 0.3, reference_length: 2.0 },
+    Field { name: "description", weight: 1.0, b: 0.6, reference_length: 30.0 },
+    Field { name: "parameters", weight: 0.6, b: 0.6, reference_length: 8.0 },
+    Field { name: "parameter descriptions", weight: 0.3, b: 0.7, reference_length: 40.0 },
+    Field { name: "hint", weight: 1.5, b: 0.6, reference_length: 6.0 },
+]);
+
+/// A member whose spec a loader has yet to bring.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) name: ToolName,
+    pub(crate) exposed: Arc<str>,
+    pub(crate) group: GroupId,
+}
+
+/// Something that can be found: a tool, or the name of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Item<'a> {
+    Tool(&'a Arc<Tool>),
+    Named(&'a Named),
+}
+
+impl<'a> Item<'a> {
+    pub(crate) fn name(self) -> &'a ToolName {
+        match self {
+            Self::Tool(tool) => tool.name(),
+            Self::Named(named) => &named.name,
+        }
+    }
+
+    pub(crate) fn exposed(self) -> &'a Arc<str> {
+        match self {
+            Self::Tool(tool) => tool.exposed(),
+            Self::Named(named) => &named.exposed,
+        }
+    }
+}
+
+pub(crate) struct Segment {
+    pub(crate) group: Group,
+    /// In the order of their exposed names.
+    pub(crate) tools: Vec<Arc<Tool>>,
+    pub(crate) named: Vec<Named>,
+    pub(crate) index: Arc<toolcrib_search::Segment>,
+    pub(crate) fingerprint: Fingerprint,
+    /// Exposed names, and own names where they differ, to positions among tools then named.
+    positions: HashMap<Arc<str>, Vec<u32>>,
+    /// The servers and host namespaces its items belong to: hardly ever more than one.
+    pub(crate) namespaces: Vec<Arc<str>>,
+    /// Which items each policy admits, kept so that a swap of catalogs costs nothing here.
+    admitted: Mutex<Vec<(Fingerprint, Admitted)>>,
+}
+
+/// Which items of a segment a policy admits.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted {
+    pub(crate) bits: Arc<[bool]>,
+    pub(crate) count: usize,
+}
+
+/// Policies remembered per segment. Beyond that the oldest is worked out again when needed.
+const MOST_POLICIES: usize = 32;
+
+impl Segment {
+    /// Builds the segment of `group`; `tools` replaces whatever members the group lists.
+    pub(crate) fn build(
+        group: Group,
+        mut tools: Vec<Arc<Tool>>,
+        naming: Naming,
+        analyzer: &mut Analyzer,
+    ) -> Self {
+        tools.sort_by(|a, b| a.exposed().cmp(b.exposed()));
+        let mut named: Vec<Named> = match group.members() {
+            Members::Named(names) => names
+                .iter()
+                .filter(|name| !tools.iter().any(|tool| tool.name() == *name))
+                .map(|name| Named {
+                    name: name.clone(),
+                    exposed: name.exposed(naming).into(),
+                    group: group.id().clone(),
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        named.sort_by(|a, b| a.exposed.cmp(&b.exposed));
+        named.dedup_by(|a, b| a.exposed == b.exposed);
+        let items = || tools.iter().map(Item::Tool).chain(named.iter().map(Item::Named));
+        let mut positions: HashMap<Arc<str>, Vec<u32>> = HashMap::new();
+        for (at, item) in items().enumerate() {
+            positions.entry(item.exposed().clone()).or_default().push(at as u32);
+            if **item.exposed() != *item.name().tool() {
+                positions.entry(item.name().tool().into()).or_default().push(at as u32);
+            }
+        }
+        let documents = items().map(|item| document(item, &group));
+        let index = toolcrib_search::Segment::build(analyzer, &FIELDS, documents);
+        let fingerprint = fingerprint(&group, &tools, &named);
+        let mut namespaces: Vec<Arc<str>> =
+            items().filter_map(|item| item.name().namespace()).map(Into::into).collect();
+        namespaces.sort();
+        namespaces.dedup();
+        let (index, admitted) = (Arc::new(index), Mutex::default());
+        Self { group, tools, named, index, fingerprint, positions, namespaces, admitted }
+    }
+
+    pub(crate) fn id(&self) -> &GroupId {
+        self.group.id()
+    }
+
+    /// Whether a loader must be asked before all members are known.
+    pub(crate) fn needs_loader(&self) -> bool {
+        !self.named.is_empty() || *self.group.members() == Members::Unknown
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tools.len() + self.named.len()
+    }
+
+    pub(crate) fn item(&self, at: usize) -> Item<'_> {
+        match self.tools.get(at) {
+            Some(tool) => Item::Tool(tool),
+            None => Item::Named(&self.named[at - self.tools.len()]),
+        }
+    }
+
+    pub(crate) fn items(&self) -> impl Iterator<Item = Item<'_>> {
+        (0..self.len()).map(|at| self.item(at))
+    }
+
+    /// Positions of the items with this exposed or own name.
+    pub(crate) fn find(&self, name: &str) -> &[u32] {
+        self.positions.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// For each item, whether `policy` admits it.
+    pub(crate) fn admitted(&self, policy: &Policy) -> Admitted {
+        let mut kept = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, admitted)) = kept.iter().find(|(of, _)| *of == policy.fingerprint()) {
+            return admitted.clone();
+        }
+        let bits: Arc<[bool]> = self.items().map(|item| policy.admits_item(item)).collect();
+        let count = bits.iter().filter(|bit| **bit).count();
+        let admitted = Admitted { bits, count };
+        if kept.len() == MOST_POLICIES {
+            kept.remove(0);
+        }
+        kept.push((policy.fingerprint(), admitted.clone()));
+        admitted
+    }
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Segment({}, {} items)", self.id(), self.len())
+    }
+}
+
+fn fingerprint(group: &Group, tools: &[Arc<Tool>], named: &[Named]) -> Fingerprint {
+    let prints: Vec<Fingerprint> = tools.iter().map(|tool| tool.fingerprint()).collect();
+    let head = [group.id().as_str(), group.display_name(), group.description()];
+    let kind = match group.members() {
+        Members::Unknown => "unknown",
+        _ => "listed",
+    };
+    Fingerprint::of(
+        head.iter()
+            .map(|text| text.as_bytes())
+            .chain([kind.as_bytes()])
+            .chain(prints.iter().map(Fingerprint::as_bytes))
+            .chain(named.iter().map(|named| named.exposed.as_bytes())),
+    )
+}
+
+/// What an item is searched by.
+pub(crate) fn document<'a>(item: Item<'a>, group: &'a Group) -> Document<'a> {
+    let name = item.name();
+    let place = match name.namespace() {
+        Some(namespace) if group.display_name() != group.id().as_str() => {
+            format!("{namespace} {}", group.display_name())
+        }
+        Some(namespace) => namespace.to_owned(),
+        None => group.display_name().to_owned(),
+    };
+    let (mut description, mut hint) = (String::new(), String::new());
+    let (mut parameters, mut about) = (String::new(), String::new());
+    if let Item::Tool(tool) = item {
+        tool.spec().description().clone_into(&mut description);
+        // A derived hint repeats what the other fields already say.
+        hint = tool.spec().own_search_hint().unwrap_or_default().to_owned();
+        collect(&tool.spec().input_schema().to_value(), 0, &mut parameters, &mut about);
+    }
+    Document::new(
+        item.exposed().clone(),
+        [name.tool().to_owned(), place, description, parameters, about, hint],
+    )
+}
+
+/// How deep parameters of parameters are searched.
+const MOST_DEPTH: usize = 4;
+
+/// Gathers the names and descriptions of parameters, and the values they may take.
+fn collect(schema: &Value, depth: usize, names: &mut String, about: &mut String) {
+    let Value::Object(schema) = schema else { return };
+    if depth > MOST_DEPTH {
+        return;
+    }
+    let say = |text: &str, out: &mut String| {
+        out.push_str(text);
+        out.push(' ');
+    };
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        for (name, inner) in properties {
+            say(name, names);
+            if let Some(text) = inner.get("description").and_then(Value::as_str) {
+                say(text, about);
+            }
+            for value in inner.get("enum").and_then(Value::as_array).into_iter().flatten() {
+                say(value.as_str().unwrap_or_default(), about);
+            }
+            collect(inner, depth + 1, names, about);
+        }
+    }
+    if let Some(items) = schema.get("items") {
+        collect(items, depth + 1, names, about);
+    }
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        for branch in schema.get(keyword).and_then(Value::as_array).into_iter().flatten() {
+            collect(branch, depth + 1, names, about);
+        }
+    }
+}
+
+/// The exposed names of items, in their order.
+pub(crate) fn item_names(items: &[Item<'_>]) -> Vec<Arc<str>> {
+    items.iter().map(|item| item.exposed().clone()).collect()
+}

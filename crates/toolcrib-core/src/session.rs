@@ -1,0 +1,237 @@
+//! The ledger of one conversation: what it has loaded, and what it has been shown.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use crate::scope::{Learned, Scope};
+use crate::{Definition, Fingerprint, GroupId, Loaded, Preset, Strategy, Tool, ToolName, View};
+
+/// What exactly one conversation has loaded.
+///
+/// A session belongs to one conversation and is shared with no other. It is a plain value: clone
+/// it through [`fork`](Self::fork), keep it through [`snapshot`](Self::snapshot), bring it back
+/// with [`Engine::resume`](crate::Engine::resume).
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(crate) turn: u64,
+    pub(crate) latched: Option<Latched>,
+    pub(crate) prefix: Option<Arc<Prefix>>,
+    /// In first-load order.
+    pub(crate) groups: IndexMap<GroupId, Loaded>,
+    /// By exposed name, in first-load order.
+    pub(crate) tools: IndexMap<Arc<str>, LoadedTool>,
+    pub(crate) learned: Learned,
+    pub(crate) preload: Vec<String>,
+    pub(crate) announcements: Vec<String>,
+    pub(crate) adopted: Option<View>,
+    pub(crate) with_mcp: bool,
+    pub(crate) may_load: bool,
+}
+
+/// What was decided at the first request and holds for the whole conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Latched {
+    pub(crate) deferred: bool,
+    /// Whether the tools decided it, rather than the settings.
+    pub(crate) automatic: bool,
+    pub(crate) strategy: Strategy,
+    pub(crate) preset: Preset,
+}
+
+/// What the model was shown at the first request. It never changes under a conversation.
+#[derive(Debug)]
+pub(crate) struct Prefix {
+    pub(crate) section: Arc<str>,
+    pub(crate) tools: Vec<Definition>,
+    names: HashSet<Arc<str>>,
+}
+
+impl Prefix {
+    pub(crate) fn new(section: Arc<str>, tools: Vec<Definition>) -> Self {
+        let names = tools.iter().map(|tool| tool.name().clone()).collect();
+        Self { section, tools, names }
+    }
+
+    pub(crate) fn has(&self, exposed: &str) -> bool {
+        self.names.contains(exposed)
+    }
+}
+
+/// A tool a conversation has loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedTool {
+    pub(crate) name: ToolName,
+    pub(crate) group: GroupId,
+    /// Of the tool as it was shown.
+    pub(crate) fingerprint: Fingerprint,
+    /// As it was shown: in the tools array it stays so, whatever the server does later.
+    pub(crate) definition: Definition,
+    pub(crate) last_used: u64,
+}
+
+impl Session {
+    /// The session of a conversation that begins now.
+    pub fn new() -> Self {
+        Self {
+            turn: 0,
+            latched: None,
+            prefix: None,
+            groups: IndexMap::new(),
+            tools: IndexMap::new(),
+            learned: Learned::new(),
+            preload: Vec::new(),
+            announcements: Vec::new(),
+            adopted: None,
+            with_mcp: true,
+            may_load: true,
+        }
+    }
+
+    /// A session that no MCP tool takes part in: none is shown, found or called.
+    pub fn without_mcp() -> Self {
+        Self { with_mcp: false, ..Self::new() }
+    }
+
+    /// Asks for tools to be sent in full from the first request on, by any name that finds them.
+    /// After the first request, load them with [`Engine::preload`](crate::Engine::preload).
+    pub fn preload<S: Into<String>>(&mut self, names: impl IntoIterator<Item = S>) {
+        self.preload.extend(names.into_iter().map(Into::into));
+    }
+
+    /// Forgets loaded tools, by exposed name; says which there were. Under inject they leave the
+    /// tools array; the model can load them again at any time.
+    pub fn unload<S: AsRef<str>>(&mut self, names: impl IntoIterator<Item = S>) -> Vec<Arc<str>> {
+        let mut gone = Vec::new();
+        for name in names {
+            if let Some((exposed, tool)) = self.tools.shift_remove_entry(name.as_ref()) {
+                self.shrink(&tool.group);
+                gone.push(exposed);
+            }
+        }
+        gone
+    }
+
+    /// Forgets a whole group; says which of its tools there were.
+    pub fn unload_group(&mut self, id: &GroupId) -> Vec<Arc<str>> {
+        let names: Vec<Arc<str>> = self
+            .tools
+            .iter()
+            .filter(|(_, tool)| tool.group == *id)
+            .map(|(exposed, _)| exposed.clone())
+            .collect();
+        let gone = self.unload(&names);
+        self.groups.shift_remove(id);
+        gone
+    }
+
+    /// Brings what is noted of a group in line with the tools that are left of it.
+    fn shrink(&mut self, id: &GroupId) {
+        let left: Vec<Arc<str>> = self
+            .tools
+            .iter()
+            .filter(|(_, tool)| tool.group == *id)
+            .map(|(exposed, _)| exposed.clone())
+            .collect();
+        if left.is_empty() {
+            self.groups.shift_remove(id);
+        } else if let Some(loaded) = self.groups.get_mut(id) {
+            *loaded = Loaded::Some(left);
+        }
+    }
+
+    /// A copy for a side conversation. Nothing it does reaches this one.
+    pub fn fork(&self) -> Self {
+        self.clone()
+    }
+
+    /// A copy that can call what is loaded but load nothing more. The model sees the same bytes,
+    /// so the prompt cache holds; the verbs answer that they are not available.
+    pub fn fork_without_loading(&self) -> Self {
+        Self { may_load: false, ..self.clone() }
+    }
+
+    /// How much of a group is loaded.
+    pub fn loaded(&self, id: &GroupId) -> Loaded {
+        self.groups.get(id).cloned().unwrap_or_default()
+    }
+
+    /// The exposed names of loaded tools, in the order in which they were first loaded. Tools
+    /// that were in the first request are not counted.
+    pub fn loaded_tools(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.tools.keys()
+    }
+
+    /// The strategy in use, once the first request has settled it.
+    pub fn strategy(&self) -> Option<Strategy> {
+        self.latched.map(|latched| latched.strategy)
+    }
+
+    /// Whether schemas are held back, once the first request has settled it.
+    pub fn is_deferred(&self) -> Option<bool> {
+        self.latched.map(|latched| latched.deferred)
+    }
+
+    /// How many turns have begun.
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    pub(crate) fn scope<'a>(&'a self, view: &'a View) -> Scope<'a> {
+        Scope::new(view, &self.learned, self.with_mcp)
+    }
+
+    /// Whether the tool was in the first request.
+    pub(crate) fn is_base(&self, exposed: &str) -> bool {
+        self.prefix.as_ref().is_some_and(|prefix| prefix.has(exposed))
+    }
+
+    /// Whether the model has been given this tool in its present form.
+    pub(crate) fn has(&self, tool: &Tool) -> bool {
+        self.is_base(tool.exposed())
+            || self
+                .tools
+                .get(tool.exposed())
+                .is_some_and(|loaded| loaded.fingerprint == tool.fingerprint())
+    }
+
+    /// Notes that a tool was used or loaded; says whether that is news.
+    pub(crate) fn load(&mut self, tool: &Arc<Tool>) -> bool {
+        if self.is_base(tool.exposed()) {
+            return false;
+        }
+        let turn = self.turn;
+        if let Some(known) = self.tools.get_mut(tool.exposed()) {
+            known.last_used = turn;
+            let news = known.fingerprint != tool.fingerprint();
+            known.fingerprint = tool.fingerprint();
+            return news;
+        }
+        let loaded = LoadedTool {
+            name: tool.name().clone(),
+            group: tool.group().clone(),
+            fingerprint: tool.fingerprint(),
+            definition: tool.definition().clone(),
+            last_used: turn,
+        };
+        self.tools.insert(tool.exposed().clone(), loaded);
+        let group = self.groups.entry(tool.group().clone()).or_default();
+        match group {
+            Loaded::Nothing => *group = Loaded::Some(vec![tool.exposed().clone()]),
+            Loaded::Some(names) => names.push(tool.exposed().clone()),
+            Loaded::All => {}
+        }
+        true
+    }
+
+    pub(crate) fn load_group(&mut self, id: &GroupId) {
+        self.groups.insert(id.clone(), Loaded::All);
+    }
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}

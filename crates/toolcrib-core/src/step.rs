@@ -1,0 +1,140 @@
+//! What the engine is asked and what it answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Definition, Diff, Fingerprint, GroupId, Tool, ToolName};
+
+/// What the model sees at a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Presentation {
+    /// To append to the system prompt; empty if there is nothing to say.
+    pub system_section: Arc<str>,
+    /// The tools array, in order.
+    pub tools: Vec<Definition>,
+    /// What changed since the last request, to append at the end of the context, each once.
+    pub announcements: Vec<String>,
+}
+
+impl Presentation {
+    /// A hash over section and tools: equal bytes, equal hash.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let tools = self.tools.iter().map(|tool| tool.neutral().get().as_bytes());
+        Fingerprint::of(std::iter::once(self.system_section.as_bytes()).chain(tools))
+    }
+}
+
+/// What a turn's beginning brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnReport {
+    /// The number of the turn, from 1.
+    pub turn: u64,
+    /// What is different about the catalog since the last turn.
+    pub diff: Diff,
+    /// Tools that were put out to keep within the token budget.
+    pub evicted: Vec<Arc<str>>,
+    /// Tools that were loaded because their host registered them for use at once.
+    pub preloaded: Vec<Arc<str>>,
+}
+
+/// A model's call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The name as the model wrote it.
+    pub name: String,
+    /// The arguments as the model wrote them.
+    pub arguments: Value,
+    pub(crate) failed: BTreeMap<GroupId, String>,
+}
+
+impl Call {
+    /// A call by name with arguments, usually an object.
+    pub fn new(name: impl Into<String>, arguments: Value) -> Self {
+        Self { name: name.into(), arguments, failed: BTreeMap::new() }
+    }
+
+    /// Notes that a group could not be loaded for this call, so that resolving it again gives
+    /// the model the reason. It holds for this call only: the next may try again.
+    pub fn without_group(mut self, id: GroupId, reason: impl Into<String>) -> Self {
+        self.failed.insert(id, reason.into());
+        self
+    }
+
+    pub(crate) fn failure(&self, id: &GroupId) -> Option<&str> {
+        self.failed.get(id).map(String::as_str)
+    }
+}
+
+/// What to do about a call.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Nothing more: this is the result.
+    Answer(Answer),
+    /// Fetch this and resolve the call again.
+    Need(Need),
+    /// Run the real tool with its real arguments.
+    Run(Run),
+}
+
+/// What a driver must fetch. More kinds may come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Need {
+    /// The specs of a group: hand them to [`Engine::supply`](crate::Engine::supply), or the
+    /// reason why not to [`Call::without_group`].
+    Group(GroupId),
+}
+
+/// A result for the model that needed no tool to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The text of the result.
+    pub content: String,
+    /// Whether it tells of a mistake.
+    pub is_error: bool,
+    /// What else came of it.
+    pub effects: Effects,
+}
+
+/// A call that may run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The tool.
+    pub tool: Arc<Tool>,
+    /// Its arguments, checked.
+    pub arguments: Value,
+    /// What else came of it.
+    pub effects: Effects,
+}
+
+/// What came of a call besides its result.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Effects {
+    /// Tools newly loaded.
+    pub loaded: Vec<ToolName>,
+    /// For the audit log: tools asked for that the policy hides. The model was told they are
+    /// unknown.
+    pub denied: Vec<ToolName>,
+    /// Servers likely to be called next.
+    pub prewarm: Vec<Arc<str>>,
+    /// For the trace.
+    pub notes: Vec<String>,
+}
+
+impl Answer {
+    /// A result that is one JSON value.
+    pub(crate) fn json(value: &impl Serialize, is_error: bool, effects: Effects) -> Self {
+        // Our own types with string keys: they serialise.
+        let content = serde_json::to_string(value).unwrap_or_default();
+        Self { content, is_error, effects }
+    }
+}
+
+impl From<Answer> for Step {
+    fn from(answer: Answer) -> Self {
+        Self::Answer(answer)
+    }
+}
