@@ -127,8 +127,10 @@ impl Policy {
         {
             return false;
         }
-        !(rules.read_only && !annotations.is_read_only())
-            && !(rules.deny_destructive && annotations.is_destructive())
+        let read_only = !rules.read_only || annotations.is_read_only();
+        let harmless = !rules.deny_destructive || !annotations.is_destructive();
+        read_only
+            && harmless
             && allow_tools.as_ref().is_none_or(|allowed| allowed.matches_tool(name, exposed))
             && !deny_tools.matches_tool(name, exposed)
     }

@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// Checks arguments again, for a driver whose hooks have rewritten them.
-    pub fn check(&self, tool: &Tool, arguments: &Value) -> Result<Value, Answer> {
+    pub fn check(&self, tool: &Tool, arguments: &Value) -> Result<Value, Box<Answer>> {
         let problems = match arguments::read(Some(arguments)) {
             Ok(arguments) => match arguments::check(tool.spec().input_schema(), arguments) {
                 Ok(checked) => return Ok(checked.arguments),
@@ -59,7 +59,7 @@ impl Engine {
             },
             Err(problem) => vec![problem],
         };
-        Err(misfit(tool, &problems, Effects::default()))
+        Err(Box::new(misfit(tool, &problems, Effects::default())))
     }
 
     /// Takes in what a group's loader brought. The group is known from then on in this session;

@@ -201,7 +201,7 @@ impl Serialize for Schema {
 
 impl<'de> Deserialize<'de> for Schema {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self::from_raw(&*Box::<RawValue>::deserialize(deserializer)?))
+        Ok(Self::from_raw(&Box::<RawValue>::deserialize(deserializer)?))
     }
 }
 
