@@ -1,1 +1,53 @@
-//! Placeholder.
+//! Where an engine's step becomes something that happens.
+//!
+//! The engine (`toolcrib-core`) decides; this crate acts, and is the one place that does, so that
+//! a gateway, an agent and an embedding program can't differ.
+//!
+//! The parts, in reading order:
+//!
+//! 1. [`Toolset`]: lists tools and calls them. [`HostTools`] is a host's functions as one, each
+//!    made with [`function`].
+//! 2. [`TimeLimit`], [`Metered`], [`Audited`]: wrappers around a toolset, one concern each.
+//! 3. [`Loader`]: brings a group's toolset when it is first needed.
+//! 4. [`Crib`]: toolsets and loaders behind one registry.
+//! 5. [`Conversation`]: prepare, resolve, load, call.
+
+mod audited;
+mod conversation;
+mod crib;
+mod function;
+mod loader;
+mod metered;
+mod time_limit;
+mod toolset;
+
+use std::time::Duration;
+
+pub use audited::{AuditEvent, AuditSink, Audited};
+pub use conversation::{Conversation, OnToolsExpanded, Outcome, Ready, Resolved};
+pub use crib::{Crib, CribBuilder, CribError};
+pub use function::{Function, HostTools, function};
+pub use loader::Loader;
+pub use metered::{Metered, Metrics, ToolMetrics};
+pub use time_limit::TimeLimit;
+pub use toolset::{CallError, Content, IntoToolResult, Invocation, Listing, ToolResult, Toolset};
+
+/// Wrappers, as methods.
+pub trait ToolsetExt: Toolset + Sized {
+    /// Gives up on a list or a call after `limit`.
+    fn time_limit(self, limit: Duration) -> TimeLimit<Self> {
+        TimeLimit::new(self, limit)
+    }
+
+    /// Counts calls.
+    fn metered(self, metrics: &Metrics) -> Metered<Self> {
+        Metered::new(self, metrics.clone())
+    }
+
+    /// Records calls.
+    fn audited(self, sink: &AuditSink) -> Audited<Self> {
+        Audited::new(self, sink.clone())
+    }
+}
+
+impl<T: Toolset> ToolsetExt for T {}

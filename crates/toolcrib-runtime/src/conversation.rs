@@ -1,0 +1,292 @@
+//! One conversation: the only place where an engine's step becomes something that happens.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt;
+use futures::future::join_all;
+use serde_json::Value;
+use toolcrib_core::{
+    Answer, Call, Effects, EngineError, GroupId, Need, Policy, Presentation, Run, Session,
+    Snapshot, Stats, Step, Tool, ToolName, TurnReport, View,
+};
+
+use crate::audited::AuditEvent;
+use crate::crib::Crib;
+use crate::loader::Loads;
+use crate::toolset::{CallError, Invocation, ToolResult, Toolset};
+
+/// Called with the tools that a call has loaded.
+pub type OnToolsExpanded = Arc<dyn Fn(&[ToolName]) + Send + Sync>;
+
+/// A conversation over a [`Crib`]. A handle: clones are the same conversation.
+#[derive(Clone)]
+pub struct Conversation(Arc<Inner>);
+
+struct Inner {
+    crib: Crib,
+    policy: Policy,
+    session: Mutex<Session>,
+    loads: Loads,
+    on_tools_expanded: Mutex<Option<OnToolsExpanded>>,
+}
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The real tool, if the call came to one.
+    pub tool: Option<ToolName>,
+    /// What to give the model.
+    pub result: ToolResult,
+    /// What else came of it.
+    pub effects: Effects,
+}
+
+/// A call that has been understood.
+#[derive(Clone, Debug)]
+pub enum Resolved {
+    /// It is answered already.
+    Done(Outcome),
+    /// It may run.
+    Ready(Ready),
+}
+
+/// A call that may run: the real tool with its real arguments. This is what hooks, permissions
+/// and traces should see.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    run: Run,
+}
+
+impl Ready {
+    /// The tool.
+    pub fn tool(&self) -> &Tool {
+        &self.run.tool
+    }
+
+    /// Its arguments.
+    pub fn arguments(&self) -> &Value {
+        &self.run.arguments
+    }
+}
+
+impl Conversation {
+    pub(crate) fn new(crib: Crib, session: Session, policy: Policy, loads: Loads) -> Self {
+        let session = Mutex::new(session);
+        let on_tools_expanded = Mutex::default();
+        Self(Arc::new(Inner { crib, policy, session, loads, on_tools_expanded }))
+    }
+
+    /// Sets what is called when tools have been loaded.
+    pub fn on_tools_expanded(&self, callback: impl Fn(&[ToolName]) + Send + Sync + 'static) {
+        let mut slot = self.0.on_tools_expanded.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = Some(Arc::new(callback));
+    }
+
+    /// Begins a turn: adopts what changed in the catalog and applies the token budget.
+    pub fn begin_turn(&self) -> TurnReport {
+        self.0.crib.engine().begin_turn(&mut self.session(), &self.view())
+    }
+
+    /// What the model sees at the next request.
+    pub fn prepare(&self) -> Result<Presentation, EngineError> {
+        self.0.crib.engine().prepare(&mut self.session(), &self.view())
+    }
+
+    /// Resolves and runs one call.
+    ///
+    /// A mistake of the model's is an outcome it can read; an error here means the run can't go
+    /// on.
+    pub async fn call(&self, call: Call) -> Result<Outcome, CallError> {
+        match self.resolve(call).await {
+            Resolved::Done(outcome) => Ok(outcome),
+            Resolved::Ready(ready) => self.run(ready).await,
+        }
+    }
+
+    /// Resolves the calls of one batch in order, so that a later one may use what an earlier one
+    /// loads; then runs them together, or one by one if any of their tools is sequential.
+    /// Outcomes come in the order of the calls.
+    pub async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Outcome, CallError>> {
+        let mut resolved = Vec::with_capacity(calls.len());
+        for call in calls {
+            resolved.push(self.resolve(call).await);
+        }
+        let alone = resolved.iter().any(|resolved| match resolved {
+            Resolved::Ready(ready) => ready.tool().spec().is_sequential(),
+            Resolved::Done(_) => false,
+        });
+        let finish = |resolved| async move {
+            match resolved {
+                Resolved::Done(outcome) => Ok(outcome),
+                Resolved::Ready(ready) => self.run(ready).await,
+            }
+        };
+        if !alone {
+            return join_all(resolved.into_iter().map(finish)).await;
+        }
+        let mut outcomes = Vec::with_capacity(resolved.len());
+        for resolved in resolved {
+            outcomes.push(finish(resolved).await);
+        }
+        outcomes
+    }
+
+    /// Understands a call without running it, loading what that takes.
+    pub async fn resolve(&self, mut call: Call) -> Resolved {
+        loop {
+            // The session is locked only while the engine thinks, never while we wait.
+            let step = {
+                let view = self.view();
+                self.0.crib.engine().resolve(&mut self.session(), &view, &call)
+            };
+            match step {
+                Step::Answer(answer) => return Resolved::Done(self.answered(answer)),
+                Step::Run(run) => {
+                    self.tell(&run.effects);
+                    return Resolved::Ready(Ready { run });
+                }
+                Step::Need(Need::Group(id)) => {
+                    if let Err(reason) = self.supply(&id).await {
+                        call = call.without_group(id, reason);
+                    }
+                }
+                Step::Need(other) => {
+                    let text = format!("This needs something nobody here can fetch: {other:?}");
+                    return Resolved::Done(Outcome {
+                        tool: None,
+                        result: ToolResult::error(text),
+                        effects: Effects::default(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Checks arguments that a hook has rewritten. If they don't fit, the outcome says so and
+    /// nothing should run.
+    pub fn rewrite(&self, ready: Ready, arguments: &Value) -> Resolved {
+        match self.0.crib.engine().check(&ready.run.tool, arguments) {
+            Ok(arguments) => Resolved::Ready(Ready { run: Run { arguments, ..ready.run } }),
+            Err(answer) => Resolved::Done(self.answered(*answer)),
+        }
+    }
+
+    /// Runs a call.
+    pub async fn run(&self, ready: Ready) -> Result<Outcome, CallError> {
+        let Run { tool, arguments, effects } = ready.run;
+        let name = tool.name().clone();
+        tracing::debug!(tool = %name, "call");
+        let result = match self.toolset_of(tool.group()).await {
+            Ok(toolset) => {
+                let call = toolset.call(Invocation { tool: name.clone(), arguments });
+                match AssertUnwindSafe(call).catch_unwind().await {
+                    Ok(result) => result,
+                    Err(_) => Err(CallError::Tell(format!("`{name}` broke while it ran."))),
+                }
+            }
+            Err(reason) => Err(CallError::Tell(format!("`{name}` can't be called: {reason}"))),
+        };
+        let result = match result {
+            Ok(result) => result,
+            Err(CallError::Tell(text)) => ToolResult::error(text),
+            Err(stop @ CallError::Stop(_)) => return Err(stop),
+        };
+        Ok(Outcome { tool: Some(name), result, effects })
+    }
+
+    /// Loads tools on the host's behalf; says which names led nowhere.
+    pub fn preload<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Vec<String> {
+        self.0.crib.engine().preload(&mut self.session(), &self.view(), names)
+    }
+
+    /// Forgets loaded tools, by exposed name; says which there were.
+    pub fn unload<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Vec<Arc<str>> {
+        self.session().unload(names)
+    }
+
+    /// Forgets a whole group; says which of its tools there were.
+    pub fn unload_group(&self, id: &GroupId) -> Vec<Arc<str>> {
+        self.session().unload_group(id)
+    }
+
+    /// A side conversation that starts from here. Nothing it does reaches this one.
+    pub fn fork(&self) -> Self {
+        self.forked(self.session().fork())
+    }
+
+    /// A side conversation that can call what is loaded but load nothing more.
+    pub fn fork_without_loading(&self) -> Self {
+        self.forked(self.session().fork_without_loading())
+    }
+
+    fn forked(&self, session: Session) -> Self {
+        Self::new(self.0.crib.clone(), session, self.0.policy.clone(), self.0.loads.fork())
+    }
+
+    /// The session as it is now, to be kept.
+    pub fn snapshot(&self) -> Snapshot {
+        self.session().snapshot()
+    }
+
+    /// The conversation in numbers.
+    pub fn stats(&self) -> Result<Stats, EngineError> {
+        self.0.crib.engine().stats(&mut self.session(), &self.view())
+    }
+
+    /// What the conversation may see now.
+    pub fn view(&self) -> View {
+        self.0.crib.view(&self.0.policy)
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        self.0.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn supply(&self, id: &GroupId) -> Result<(), String> {
+        let loaded = self.0.crib.load(&self.0.loads, id).await?;
+        let view = self.view();
+        let report = self.0.crib.engine().supply(&mut self.session(), &view, id, loaded.specs);
+        for name in report.missing.iter().chain(&report.unannounced) {
+            tracing::warn!(group = %id, tool = %name, "group and loader disagree");
+        }
+        for (tool, reason) in &report.rejected {
+            tracing::warn!(group = %id, %tool, reason, "left out");
+        }
+        Ok(())
+    }
+
+    /// The toolset that answers for a group: a registered one, or the one its loader brought. A
+    /// conversation that was resumed has specs without a toolset, so the loader may run here.
+    async fn toolset_of(&self, id: &GroupId) -> Result<Arc<dyn Toolset>, String> {
+        match self.0.crib.toolset(id) {
+            Some(toolset) => Ok(toolset),
+            None => Ok(self.0.crib.load(&self.0.loads, id).await?.toolset),
+        }
+    }
+
+    fn answered(&self, answer: Answer) -> Outcome {
+        let Answer { content, is_error, effects } = answer;
+        self.tell(&effects);
+        let result = ToolResult { is_error, ..ToolResult::text(content) };
+        Outcome { tool: None, result, effects }
+    }
+
+    fn tell(&self, effects: &Effects) {
+        for tool in &effects.denied {
+            self.0.crib.audit(AuditEvent::Denied { tool: tool.clone() });
+        }
+        for note in &effects.notes {
+            tracing::info!(note);
+        }
+        if effects.loaded.is_empty() {
+            return;
+        }
+        let slot = self.0.on_tools_expanded.lock().unwrap_or_else(PoisonError::into_inner);
+        let callback = slot.clone();
+        drop(slot);
+        if let Some(callback) = callback {
+            callback(&effects.loaded);
+        }
+    }
+}
