@@ -55,3 +55,7 @@ pub mod search {
     #[doc(inline)]
     pub use toolcrib_search::*;
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/coming-from.md")]
+struct ComingFrom;
