@@ -81,7 +81,7 @@ pub(crate) fn check(
 
 fn coerce(value: &mut Value, schema: &Value, root: &Value, depth: usize) {
     let Some(depth) = depth.checked_sub(1) else { return };
-    let schema = follow(schema, root);
+    let schema = meant(schema, root);
     match (value, single_type(schema)) {
         (Value::Object(object), _) => coerce_object(object, schema, root, depth),
         (Value::Array(items), _) => {
@@ -91,7 +91,10 @@ fn coerce(value: &mut Value, schema: &Value, root: &Value, depth: usize) {
         }
         (value @ Value::String(_), Some("integer" | "number" | "boolean" | "object")) => {
             let text = value.as_str().unwrap_or_default().trim();
-            if let Ok(parsed) = serde_json::from_str::<Value>(text)
+            // Python writes `True`.
+            let word = matches!(text, "True" | "TRUE" | "False" | "FALSE");
+            let text = if word { text.to_ascii_lowercase() } else { text.to_owned() };
+            if let Ok(parsed) = serde_json::from_str::<Value>(&text)
                 && Some(kind(&parsed)) == single_type(schema).map(widen)
             {
                 *value = parsed;
@@ -138,13 +141,28 @@ fn coerce_object(object: &mut Map<String, Value>, schema: &Value, root: &Value, 
 }
 
 /// The schema that a chain of local references ends in.
-fn follow<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+pub(crate) fn follow<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..MOST_DEPTH {
         let Some(pointer) = schema.get("$ref").and_then(Value::as_str) else { break };
         let target = pointer.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
         let Some(target) = target else { break };
         schema = target;
+    }
+    schema
+}
+
+/// The schema behind references and behind alternatives of which all but one are `null`, which is
+/// how many servers write an optional parameter.
+fn meant<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let mut schema = follow(schema, root);
+    for _ in 0..MOST_DEPTH {
+        let alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf"));
+        let Some(alternatives) = alternatives.and_then(Value::as_array) else { break };
+        let is_null = |schema: &Value| schema.get("type").is_some_and(|name| name == "null");
+        let mut rest = alternatives.iter().filter(|schema| !is_null(schema));
+        let (Some(only), None) = (rest.next(), rest.next()) else { break };
+        schema = follow(only, root);
     }
     schema
 }
@@ -231,7 +249,9 @@ mod tests {
             checked(schema.clone(), sent).unwrap(),
             json!({"count": 7, "ratio": 0.5, "on": true, "tags": ["x"], "id": "12", "filter": {"n": 3}})
         );
-        assert_eq!(checked(schema, json!({"count": 3.0})).unwrap()["count"], 3.0);
+        assert_eq!(checked(schema.clone(), json!({"count": 3.0})).unwrap()["count"], 3.0);
+        let python = checked(schema, json!({"count": 1, "on": "False"}));
+        assert_eq!(python.unwrap()["on"], false);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Every tool known at one moment, and a caller's view of it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -35,7 +36,13 @@ pub struct Catalog {
     pub(crate) availability: BTreeMap<GroupId, Availability>,
     index: Index,
     fingerprint: Fingerprint,
+    len: OnceLock<usize>,
+    /// What policies let through, for those asked about lately.
+    seen: Mutex<Vec<Arc<Seen>>>,
 }
+
+/// Policies remembered per catalog. Beyond that the oldest is worked out again when needed.
+const MOST_POLICIES: usize = 32;
 
 impl Catalog {
     pub(crate) fn new(
@@ -43,26 +50,40 @@ impl Catalog {
         segments: Vec<Arc<Segment>>,
         availability: BTreeMap<GroupId, Availability>,
     ) -> Self {
-        let fingerprint =
-            Fingerprint::of(segments.iter().map(|segment| segment.fingerprint.as_bytes()));
+        // A toolset without tools says nothing, so it counts for nothing.
+        let says = |segment: &&Arc<Segment>| segment.len() > 0 || segment.needs_loader();
+        let prints = segments.iter().filter(says).map(|segment| segment.fingerprint.as_bytes());
+        let fingerprint = Fingerprint::of(prints);
         let index = Index::new(segments.iter().map(|segment| segment.index.clone()).collect());
-        Self { naming, segments, availability, index, fingerprint }
+        let (len, seen) = (OnceLock::new(), Mutex::default());
+        Self { naming, segments, availability, index, fingerprint, len, seen }
     }
 
     /// The catalog as `policy` lets a caller see it.
     pub fn view(self: &Arc<Self>, policy: &Policy) -> View {
-        let admitted: Vec<Admitted> =
-            self.segments.iter().map(|segment| segment.admitted(policy)).collect();
-        let len = admitted.iter().map(|admitted| admitted.count).sum();
-        let fingerprint =
-            Fingerprint::of([self.fingerprint.as_bytes(), policy.fingerprint().as_bytes()]);
-        View(Arc::new(Inner {
-            catalog: self.clone(),
-            policy: policy.clone(),
-            admitted,
-            len,
-            fingerprint,
-        }))
+        let (catalog, policy) = (self.clone(), policy.clone());
+        View { seen: self.seen(&policy), catalog, policy }
+    }
+
+    fn seen(&self, policy: &Policy) -> Arc<Seen> {
+        let mut kept = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = kept.iter().find(|seen| seen.by == policy.fingerprint()) {
+            return seen.clone();
+        }
+        let seen = Arc::new(Seen {
+            by: policy.fingerprint(),
+            admitted: self.segments.iter().map(|segment| segment.admitted(policy)).collect(),
+            len: OnceLock::new(),
+            fingerprint: Fingerprint::of([
+                self.fingerprint.as_bytes(),
+                policy.fingerprint().as_bytes(),
+            ]),
+        });
+        if kept.len() == MOST_POLICIES {
+            kept.remove(0);
+        }
+        kept.push(seen.clone());
+        seen
     }
 
     /// Everything, as a view.
@@ -72,7 +93,20 @@ impl Catalog {
 
     /// The number of tools, those only known by name included.
     pub fn len(&self) -> usize {
-        self.segments.iter().map(|segment| segment.len()).sum()
+        *self.len.get_or_init(|| {
+            let items: usize = self.segments.iter().map(|segment| segment.len()).sum();
+            let named = self.segments.iter().flat_map(|segment| &segment.named);
+            items - named.filter(|named| self.registers(&named.name)).count()
+        })
+    }
+
+    /// Whether the spec of this very tool is known.
+    fn registers(&self, name: &ToolName) -> bool {
+        let exposed = name.exposed(self.naming);
+        self.segments.iter().any(|segment| {
+            let mut items = segment.find(&exposed).iter().map(|at| segment.item(*at as usize));
+            items.any(|item| matches!(item, Item::Tool(tool) if tool.name() == name))
+        })
     }
 
     /// Whether there is no tool.
@@ -111,46 +145,57 @@ impl std::fmt::Debug for Catalog {
 /// Whatever is done on behalf of a caller is done through its view: what the view hides can't be
 /// listed, found, loaded or called.
 #[derive(Clone, Debug)]
-pub struct View(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
+pub struct View {
     catalog: Arc<Catalog>,
     policy: Policy,
+    seen: Arc<Seen>,
+}
+
+/// What one policy lets through of a catalog.
+#[derive(Debug)]
+struct Seen {
+    /// The policy's fingerprint.
+    by: Fingerprint,
+    /// By segment.
     admitted: Vec<Admitted>,
-    len: usize,
+    len: OnceLock<usize>,
     fingerprint: Fingerprint,
 }
 
 impl View {
     /// The catalog behind the view, hidden tools included.
     pub fn catalog(&self) -> &Arc<Catalog> {
-        &self.0.catalog
+        &self.catalog
     }
 
     /// The policy that made it.
     pub fn policy(&self) -> &Policy {
-        &self.0.policy
+        &self.policy
     }
 
     /// The number of tools a caller may know of.
     pub fn len(&self) -> usize {
-        self.0.len
+        *self.seen.len.get_or_init(|| {
+            let items: usize = self.seen.admitted.iter().map(|admitted| admitted.count).sum();
+            // A name and the tool it names are one.
+            let named = self.items().filter(|item| matches!(item, Item::Named(_)));
+            items - named.filter(|item| self.catalog.registers(item.name())).count()
+        })
     }
 
     /// Whether a caller may know of no tool.
     pub fn is_empty(&self) -> bool {
-        self.0.len == 0
+        self.len() == 0
     }
 
     /// The number of tools the policy removed.
     pub fn hidden(&self) -> usize {
-        self.0.catalog.len() - self.0.len
+        self.catalog.len() - self.len()
     }
 
     /// Equal for equal content seen through equal policies.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.0.fingerprint
+        self.seen.fingerprint
     }
 
     /// The tools whose specs are known, in the order of their groups and then their names.
@@ -193,34 +238,29 @@ impl View {
     /// What a turn would have to be told if it last saw `before` and now sees this.
     pub fn diff(&self, before: &View) -> Diff {
         let mut diff = Diff::default();
-        let (old, new) = (before.by_segment(), self.by_segment());
-        for (id, (segment, admitted)) in &new {
-            match old.get(id) {
-                Some((same, was)) if same.fingerprint == segment.fingerprint => {
-                    if was.bits != admitted.bits {
-                        diff.compare(names(same, was), names(segment, admitted));
-                    }
-                }
-                Some((other, was)) => {
-                    diff.compare(names(other, was), names(segment, admitted));
-                }
-                None => diff.compare(BTreeMap::new(), names(segment, admitted)),
+        // Both are in the order of ids, so one pass pairs them.
+        let (mut old, mut new) = (before.segments().peekable(), self.segments().peekable());
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (Some((was, _)), Some((is, _))) => was.id().cmp(is.id()),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => break,
+            };
+            let was = if order.is_le() { old.next() } else { None };
+            let is = if order.is_ge() { new.next() } else { None };
+            match (was, is) {
+                (Some((was, saw)), Some((is, sees)))
+                    if was.fingerprint == is.fingerprint && saw.bits == sees.bits => {}
+                _ => diff.compare(&names(was), &names(is)),
             }
         }
-        for (id, (segment, was)) in &old {
-            if !new.contains_key(id) {
-                diff.compare(names(segment, was), BTreeMap::new());
-            }
-        }
+        diff.pair_moved();
         diff
     }
 
-    pub(crate) fn by_segment(&self) -> BTreeMap<&GroupId, (&Arc<Segment>, &Admitted)> {
-        self.segments().map(|(segment, admitted)| (segment.id(), (segment, admitted))).collect()
-    }
-
     pub(crate) fn segments(&self) -> impl Iterator<Item = (&Arc<Segment>, &Admitted)> {
-        self.0.catalog.segments.iter().zip(&self.0.admitted)
+        self.catalog.segments.iter().zip(&self.seen.admitted)
     }
 
     fn items(&self) -> impl Iterator<Item = Item<'_>> {
@@ -232,7 +272,8 @@ impl View {
 
 type Names = BTreeMap<ToolName, Option<Fingerprint>>;
 
-fn names(segment: &Segment, admitted: &Admitted) -> Names {
+fn names(seen: Option<(&Arc<Segment>, &Admitted)>) -> Names {
+    let Some((segment, admitted)) = seen else { return Names::new() };
     let admitted = segment.items().zip(admitted.bits.iter()).filter(|(_, bit)| **bit);
     let print = |item| match item {
         Item::Tool(tool) => Some(tool.fingerprint()),
@@ -258,14 +299,32 @@ impl Diff {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 
-    fn compare(&mut self, old: Names, new: Names) {
-        for (name, print) in &new {
+    pub(crate) fn retain(&mut self, keep: impl Fn(&ToolName) -> bool) {
+        for names in [&mut self.added, &mut self.removed, &mut self.changed] {
+            names.retain(&keep);
+        }
+    }
+
+    fn compare(&mut self, old: &Names, new: &Names) {
+        for (name, print) in new {
             match old.get(name) {
                 None => self.added.push(name.clone()),
                 Some(was) if was != print => self.changed.push(name.clone()),
                 Some(_) => {}
             }
         }
-        self.removed.extend(old.into_keys().filter(|name| !new.contains_key(name)));
+        self.removed.extend(old.keys().filter(|name| !new.contains_key(*name)).cloned());
+    }
+
+    /// A tool that left one toolset for another has neither come nor gone.
+    fn pair_moved(&mut self) {
+        let added: HashSet<&ToolName> = self.added.iter().collect();
+        let moved = self.removed.iter().filter(|name| added.contains(name)).cloned();
+        let moved: HashSet<ToolName> = moved.collect();
+        if !moved.is_empty() {
+            self.retain(|name| !moved.contains(name));
+            self.changed.extend(moved);
+            self.changed.sort();
+        }
     }
 }

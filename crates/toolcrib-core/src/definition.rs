@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_tokens::Tokenizer;
 
 use crate::Schema;
+use crate::arguments::follow;
 
 /// The form a tool definition takes in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -104,8 +105,8 @@ impl Definition {
     /// The definition as a provider wants it.
     ///
     /// Providers refuse schemas that JSON Schema allows, so all but the neutral form are mended:
-    /// the root becomes an object, alternatives at the root are merged into one set of
-    /// properties, and property keys outside `[A-Za-z0-9_.-]{1,64}` are left out.
+    /// the root becomes an object, references and alternatives at the root are merged into one set
+    /// of properties, and property keys outside `[A-Za-z0-9_.-]{1,64}` are left out.
     pub fn render(&self, dialect: Dialect) -> Box<RawValue> {
         let (name, description) = (&self.0.name, &self.0.description);
         let schema = || repair(self.0.schema.to_value());
@@ -135,11 +136,17 @@ impl PartialEq for Definition {
 
 impl Eq for Definition {}
 
-fn repair(schema: Value) -> Value {
-    let Value::Object(mut schema) = schema else {
+fn repair(root: Value) -> Value {
+    let Value::Object(mut schema) = root.clone() else {
         return json!({"type": "object", "properties": {}});
     };
-    merge_alternatives(&mut schema);
+    if let Value::Object(target) = follow(&root, &root) {
+        for (key, value) in target {
+            schema.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    schema.shift_remove("$ref");
+    merge_alternatives(&mut schema, &root);
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         schema.insert("type".to_owned(), json!("object"));
     }
@@ -161,13 +168,13 @@ fn repair(schema: Value) -> Value {
 
 /// Folds `allOf`, `anyOf` and `oneOf` at the root into plain properties. Arguments are still
 /// checked against the original, so what this loosens is caught there.
-fn merge_alternatives(schema: &mut Map<String, Value>) {
+fn merge_alternatives(schema: &mut Map<String, Value>, root: &Value) {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for keyword in ["allOf", "anyOf", "oneOf"] {
         let Some(Value::Array(branches)) = schema.shift_remove(keyword) else { continue };
         for branch in branches {
-            let Value::Object(mut branch) = branch else { continue };
+            let Value::Object(mut branch) = follow(&branch, root).clone() else { continue };
             if let Some(Value::Object(inner)) = branch.shift_remove("properties") {
                 for (key, value) in inner {
                     properties.entry(key).or_insert(value);
@@ -262,6 +269,27 @@ mod tests {
             json!({"properties": {"a": {"type": "string"}, "d": {}, "b": {}, "c": {}},
                    "required": ["d"], "type": "object"})
         );
+    }
+
+    #[test]
+    fn references_at_the_root_are_followed() {
+        let defs = json!({"a": {"type": "object", "properties": {"x": {}}, "required": ["x"]},
+            "b": {"properties": {"y": {"$ref": "#/$defs/c"}}}, "c": {"type": "string"}});
+        assert_eq!(
+            anthropic_schema(json!({"$ref": "#/$defs/a", "$defs": defs})),
+            json!({"$defs": defs, "type": "object", "properties": {"x": {}}, "required": ["x"]})
+        );
+        let union = json!({"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], "$defs": defs});
+        assert_eq!(
+            anthropic_schema(union)["properties"],
+            json!({"x": {}, "y": {"$ref": "#/$defs/c"}})
+        );
+        for lost in ["#", "#/$defs/none", "https://example.com/x"] {
+            assert_eq!(
+                anthropic_schema(json!({"$ref": lost})),
+                json!({"type": "object", "properties": {}})
+            );
+        }
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::prompt;
 use crate::segment::Item;
 use crate::session::{Latched, Prefix};
 use crate::{
-    Definition, EagerReason, Fingerprint, Mode, PatternError, Presentation, Session, Settings,
-    Strategy, StrategyChoice, Tool, TurnReport, View,
+    Definition, Diff, EagerReason, Fingerprint, Mode, PatternError, Policy, Presentation, Preset,
+    Session, Settings, Strategy, StrategyChoice, Tool, ToolName, TurnReport, View,
 };
 
 /// Acts on sessions under one set of settings. Shared by any number of conversations.
@@ -114,6 +114,9 @@ impl Engine {
             && before.fingerprint() != view.fingerprint()
         {
             report.diff = view.diff(&before);
+            if !session.with_mcp {
+                report.diff.retain(|name| name.server().is_none());
+            }
             report.preloaded = self.adopt(session, view, &before, &report.diff);
         }
         session.adopted = Some(view.clone());
@@ -136,8 +139,9 @@ impl Engine {
         Ok(Presentation { system_section: prefix.section.clone(), tools, announcements })
     }
 
-    /// Loads tools on the host's behalf, by any name that finds them; says which names led
-    /// nowhere. Under dispatch the schemas are announced, since nothing else would show them.
+    /// Loads tools on the host's behalf, by any name that finds them; says which names led to
+    /// no tool, or to one whose group must be loaded first. Under dispatch the schemas are
+    /// announced, since nothing else would show them.
     pub fn preload<S: AsRef<str>>(
         &self,
         session: &mut Session,
@@ -150,7 +154,9 @@ impl Engine {
             session.preload(names.iter().copied());
         }
         let found = session.scope(view).select(&names);
-        let missing = found.misses.iter().map(|miss| miss.asked.clone()).collect();
+        let named = found.hits.iter().filter(|hit| matches!(hit.item, Item::Named(_)));
+        let named = named.map(|hit| hit.item.exposed().to_string());
+        let missing = found.misses.iter().map(|miss| miss.asked.clone()).chain(named).collect();
         let tools: Vec<Arc<Tool>> = found.hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
         if session.prefix.is_some() {
             self.preload_tools(session, &tools);
@@ -158,10 +164,14 @@ impl Engine {
         missing
     }
 
-    fn preload_tools(&self, session: &mut Session, tools: &[Arc<Tool>]) -> Vec<Arc<str>> {
+    pub(crate) fn preload_tools(
+        &self,
+        session: &mut Session,
+        tools: &[Arc<Tool>],
+    ) -> Vec<Arc<str>> {
         let news: Vec<&Arc<Tool>> = tools.iter().filter(|tool| session.load(tool)).collect();
         if !news.is_empty() && !self.grows(session) {
-            session.announcements.push(announce::schemas("Now loaded:", &news));
+            session.announcements.push(announce::schemas("Now loaded:", news.iter().copied()));
         }
         news.into_iter().map(|tool| tool.exposed().clone()).collect()
     }
@@ -202,25 +212,32 @@ impl Engine {
         let prefix = self.prefix(session, view, latched);
         session.latched = Some(latched);
         session.prefix = Some(prefix.clone());
-        session.adopted.get_or_insert_with(|| view.clone());
+        session.adopted = Some(view.clone());
         Ok(prefix)
+    }
+
+    /// The strategy of a conversation that begins under this policy.
+    pub(crate) fn strategy(&self, policy: &Policy) -> Strategy {
+        let mut names = MetaTool::CallTool.names().iter();
+        let strategy = match self.settings.strategy {
+            StrategyChoice::Dispatch => Strategy::Dispatch,
+            StrategyChoice::Inject => Strategy::Inject,
+            StrategyChoice::Auto | StrategyChoice::Native => self.settings.preset.strategy(),
+        };
+        // Without a way to call through, what is loaded must be callable by itself.
+        match strategy {
+            Strategy::Dispatch if !names.all(|name| policy.admits_verb(name)) => Strategy::Inject,
+            other => other,
+        }
     }
 
     fn latch(&self, session: &Session, view: &View) -> Result<Latched, EngineError> {
         let Settings { preset, mode, .. } = self.settings;
-        let callable =
-            MetaTool::CallTool.names().iter().all(|name| view.policy().admits_verb(name));
-        let strategy = match self.settings.strategy {
-            StrategyChoice::Dispatch => Strategy::Dispatch,
-            StrategyChoice::Inject => Strategy::Inject,
-            // Without a way to call through, what is loaded must be callable by itself.
-            StrategyChoice::Auto | StrategyChoice::Native if !callable => Strategy::Inject,
-            StrategyChoice::Auto | StrategyChoice::Native => preset.strategy(),
-        };
+        let strategy = self.strategy(view.policy());
         let automatic = mode == Mode::Auto && self.is_much(session, view);
         let deferred = mode == Mode::Deferred || automatic;
         let latched = Latched { deferred, automatic, strategy, preset };
-        if !deferred || !meta::verbs(latched, view.policy()).is_empty() {
+        if !deferred || can_be_found(latched, view.policy()) {
             return Ok(latched);
         }
         let share = self.settings.threshold_context.unwrap_or(0.10);
@@ -228,7 +245,7 @@ impl Engine {
             return Err(EngineError::NothingToOffer {
                 preset,
                 verb: meta::finder(preset),
-                tools: view.len(),
+                tools: session.scope(view).count(),
                 percent: (share * 100.0) as u32,
             });
         }
@@ -237,8 +254,10 @@ impl Engine {
 
     /// Whether there are so many tools, or such large ones, that they should wait.
     fn is_much(&self, session: &Session, view: &View) -> bool {
-        session.scope(view).groups().map(|(_, items)| items.len()).sum::<usize>()
-            >= self.settings.threshold_tools
+        let scope = session.scope(view);
+        scope.count() >= self.settings.threshold_tools
+            // What only a loader knows can't be sent in full.
+            || scope.has_unknown()
             || self.settings.threshold_context.is_some_and(|share| self.takes(session, view, share))
     }
 
@@ -313,7 +332,8 @@ impl Engine {
         let has = |tool: &Arc<Tool>| latched.strategy == Strategy::Inject && session.has(tool);
         let listed = |tool: &Arc<Tool>| is_eager(tool) || has(tool);
         let section = prompt::section(&self.settings, latched, &verbs, scope, listed);
-        let verbs = verbs.iter().map(|verb| verb.definition(latched));
+        let define = |verb: &MetaTool| verb.definition(latched, &verbs, &self.settings);
+        let verbs = verbs.iter().map(define);
         Prefix::new(section.into(), verbs.chain(eager).collect())
     }
 
@@ -327,22 +347,31 @@ impl Engine {
         session: &mut Session,
         view: &View,
         before: &View,
-        diff: &crate::Diff,
+        diff: &Diff,
     ) -> Vec<Arc<str>> {
         let Some(latched) = session.latched else { return Vec::new() };
-        let added: Vec<Arc<Tool>> = {
-            let scope = session.scope(view);
-            diff.added.iter().filter_map(|name| scope.identity(name).cloned()).collect()
-        };
+        let scope = session.scope(view);
+        let find = |name: &ToolName| scope.identity(name).cloned();
+        let added: Vec<Arc<Tool>> = diff.added.iter().filter_map(find).collect();
+        // Only what the model was shown can be out of date for it.
+        let both = added.iter().cloned().chain(diff.changed.iter().filter_map(find));
+        let stale: Vec<Arc<Tool>> = both.filter(|tool| session.is_stale(tool)).collect();
+        let preload = scope.select(&self.preload_names(&session.preload));
+        let asked_for = |tool: &Tool| preload.hits.iter().any(|it| it.item.name() == tool.name());
         // In full mode every tool is in the array; those that come late are put behind.
-        let at_once: Vec<Arc<Tool>> = added
-            .iter()
-            .filter(|tool| !latched.deferred || tool.spec().is_immediate())
-            .cloned()
-            .collect();
-        let preloaded = self.preload_tools(session, &at_once);
-        let text = announce::changes(session, view, before, diff, &preloaded, latched);
-        session.announcements.extend(text);
+        let is_due = |tool: &Tool| {
+            !latched.deferred
+                || tool.spec().is_immediate()
+                || self.eager.reason(tool).is_some()
+                || asked_for(tool)
+        };
+        let due: Vec<Arc<Tool>> =
+            added.into_iter().filter(|tool| !session.knows(tool) && is_due(tool)).collect();
+        let preloaded = self.preload_tools(session, &due);
+        let changes =
+            announce::Changes { before, view, diff, stale: &stale, preloaded: &preloaded };
+        session.announcements.extend(changes.tell(session, latched));
+        stale.iter().for_each(|tool| session.refresh(tool));
         preloaded
     }
 
@@ -372,6 +401,13 @@ impl Engine {
         }
         session.unload(&names)
     }
+}
+
+/// Whether a model that sees no schemas has a way to get at the tools.
+fn can_be_found(latched: Latched, policy: &Policy) -> bool {
+    let verbs = meta::verbs(latched, policy);
+    let lists_names = latched.preset == Preset::Crib;
+    verbs.iter().any(|verb| *verb != MetaTool::CallTool || lists_names)
 }
 
 pub(crate) fn tool_of(item: Item<'_>) -> Option<Arc<Tool>> {

@@ -1,9 +1,9 @@
 //! Finding tools: exact names first, then `select:a,b`, `/regex/`, `+must` and plain words.
 
-use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use indexmap::IndexSet;
 use regex::{Regex, RegexBuilder};
 use serde::Serialize;
 use toolcrib_search::{Analyzer, Explanation, Query};
@@ -11,7 +11,7 @@ use toolcrib_search::{Analyzer, Explanation, Query};
 use crate::scope::{Learned, Lookup, Scope};
 use crate::segment::{FIELDS, Item, document};
 use crate::text::one_line;
-use crate::{Members, ToolName, View};
+use crate::{GroupId, ToolName, View};
 
 /// Longest pattern that is compiled, and the most memory its automaton may take. The engine is
 /// linear in the text, so these bound the time as well.
@@ -20,6 +20,17 @@ const MOST_AUTOMATON_BYTES: usize = 1 << 20;
 
 /// Longest query that is looked at; a model that pastes a page means its beginning.
 const MOST_QUERY_BYTES: usize = 4_000;
+
+/// How many of the tools that share words with a wrong name are compared with it by letters.
+const MOST_COMPARED: usize = 64;
+
+/// How close (Jaro-Winkler) a name must be to count as the same but for a slip, and how close to
+/// be worth mentioning at all.
+const ALIKE: f64 = 0.9;
+const SIMILAR: f64 = 0.8;
+
+/// Names that are looked up at a time.
+const MOST_SELECTED: usize = 200;
 
 /// A query, understood.
 #[derive(Debug)]
@@ -41,11 +52,11 @@ pub(crate) enum Unasked {
 
 impl<'q> Ask<'q> {
     pub(crate) fn parse(text: &'q str) -> Result<Self, Unasked> {
-        let text = clip(text.trim(), MOST_QUERY_BYTES);
-        if let Some(names) = strip_prefix_ignoring_case(text, "select:") {
+        if let Some(names) = strip_prefix_ignoring_case(text.trim(), "select:") {
             let names = split_names(names);
             return if names.is_empty() { Err(Unasked::Blank) } else { Ok(Self::Select(names)) };
         }
+        let text = clip(text.trim(), MOST_QUERY_BYTES);
         if let Some(pattern) = text
             .strip_prefix('/')
             .and_then(|rest| rest.strip_suffix("/i").or_else(|| rest.strip_suffix('/')))
@@ -56,7 +67,8 @@ impl<'q> Ask<'q> {
             text.split_whitespace().partition(|word| word.len() > 1 && word.starts_with('+'));
         let must: Vec<&str> = must.iter().map(|word| &word[1..]).collect();
         let query = Query::with_required(&rest.join(" "), &must);
-        if query.is_empty() || text.eq_ignore_ascii_case("null") {
+        // What has no words, such as an emoji, may still be a name.
+        if (query.is_empty() && text.is_ascii()) || text.eq_ignore_ascii_case("null") {
             return Err(Unasked::Blank);
         }
         Ok(Self::Words { text, query })
@@ -73,19 +85,26 @@ impl<'q> Ask<'q> {
             .dfa_size_limit(MOST_AUTOMATON_BYTES)
             .build()
             .map(Self::Pattern)
-            .map_err(|error| Unasked::BadPattern(one_line(&error.to_string(), 300)))
+            .map_err(|error| Unasked::BadPattern(reason(&error)))
+    }
+}
+
+/// The one line of the error that says what is wrong; the others draw an arrow below the pattern.
+fn reason(error: &regex::Error) -> String {
+    match error {
+        regex::Error::CompiledTooBig(_) => "it is too large when compiled".to_owned(),
+        other => {
+            let text = other.to_string();
+            let told = text.lines().find_map(|line| line.strip_prefix("error: "));
+            one_line(told.unwrap_or(&text), 300)
+        }
     }
 }
 
 /// `a, b ,,a` as `[a, b]`.
 pub(crate) fn split_names(text: &str) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in text.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty()) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+    let names = text.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty());
+    names.collect::<IndexSet<&str>>().into_iter().collect()
 }
 
 fn strip_prefix_ignoring_case<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
@@ -107,6 +126,8 @@ pub(crate) struct Found<'a> {
     pub(crate) total: usize,
     pub(crate) hits: Vec<Hit<'a>>,
     pub(crate) misses: Vec<Miss>,
+    /// How many of the names asked for were not looked up, there being too many.
+    pub(crate) unread: usize,
     /// For the audit log: tools asked for by name that the policy hides.
     pub(crate) denied: Vec<ToolName>,
 }
@@ -137,8 +158,9 @@ impl<'a> Scope<'a> {
 
     /// Looks each name up.
     pub(crate) fn select(self, names: &[&str]) -> Found<'a> {
-        let mut found = Found::default();
-        for name in names {
+        let mut found =
+            Found { unread: names.len().saturating_sub(MOST_SELECTED), ..Found::default() };
+        for name in names.iter().take(MOST_SELECTED) {
             let item = match self.find(name) {
                 Lookup::Tool(tool) => Item::Tool(tool),
                 Lookup::Named(named) => Item::Named(named),
@@ -170,16 +192,24 @@ impl<'a> Scope<'a> {
             };
             describes || regex.is_match(item.exposed()) || regex.is_match(item.name().tool())
         };
-        let mut items: Vec<Item<'a>> = self
-            .segments()
-            .flat_map(|(segment, admitted)| self.items_of(segment, admitted))
-            .filter(|item| matches(*item))
-            .collect();
+        let mut items: Vec<Item<'a>> = self.candidates().filter(|item| matches(*item)).collect();
         items.sort_by(|a, b| a.exposed().cmp(b.exposed()));
         items.dedup_by(|a, b| a.exposed() == b.exposed());
         let total = items.len();
         let hits = items.into_iter().take(limit).map(|item| Hit { item, score: 1.0 }).collect();
         Found { total, hits, ..Found::default() }
+    }
+
+    /// Everything a caller may find, each tool once.
+    fn candidates(self) -> impl Iterator<Item = Item<'a>> {
+        let segments = self.segments();
+        let items = segments.flat_map(move |(segment, admitted)| self.items_of(segment, admitted));
+        items.filter(move |item| !self.stands_in(*item))
+    }
+
+    /// Whether this is only the name of a tool that is registered elsewhere.
+    fn stands_in(self, item: Item<'_>) -> bool {
+        matches!(item, Item::Named(named) if self.identity(&named.name).is_some())
     }
 
     fn ranked(self, text: &str, query: &Query, limit: usize) -> Found<'a> {
@@ -190,9 +220,9 @@ impl<'a> Scope<'a> {
             (segments[segment].0.item(at), segments[segment].1.bits[at])
         };
         let exact = self.named_in(text);
-        let page = index.search(query, limit + exact.len(), |doc| {
+        let page = index.search(query, limit.saturating_add(exact.len()), |doc| {
             let (item, bit) = item(doc);
-            self.admits(item, bit)
+            self.admits(item, bit) && !self.stands_in(item)
         });
         let best = page.hits.first().map_or(0.0, |hit| hit.score);
         let named = exact.into_iter().map(|item| Hit { item, score: best + 1.0 });
@@ -223,41 +253,46 @@ impl<'a> Scope<'a> {
         words.take(16).filter_map(full).collect()
     }
 
-    /// Names close to one that doesn't exist: by its words, else by its letters.
+    /// Names close to one that doesn't exist: those spelt nearly alike, then those that share its
+    /// words; if none does, those with similar letters.
     pub(crate) fn nearest(self, name: &str, most: usize) -> Vec<Arc<str>> {
         let name = clip(name, 200);
-        if let Ok(ask @ Ask::Words { .. }) = Ask::parse(name) {
-            let found = self.search(&ask, most);
-            if !found.hits.is_empty() {
-                return found.hits.iter().map(|hit| hit.item.exposed().clone()).collect();
-            }
+        let asked = name.to_lowercase();
+        let measured = |item: Item<'a>| {
+            let own = strsim::jaro_winkler(&asked, &item.name().tool().to_lowercase());
+            let exposed = strsim::jaro_winkler(&asked, &item.exposed().to_lowercase());
+            (own.max(exposed), item)
+        };
+        let by_words = match Ask::parse(name) {
+            Ok(ask @ Ask::Words { .. }) => self.search(&ask, MOST_COMPARED).hits,
+            _ => Vec::new(),
+        };
+        let mut near: Vec<(f64, Item<'a>)> =
+            by_words.iter().map(|hit| measured(hit.item)).collect();
+        if near.is_empty() {
+            let all = self.candidates().map(measured);
+            near.extend(all.filter(|(closeness, _)| *closeness >= SIMILAR));
+            near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.exposed().cmp(b.1.exposed())));
+        } else {
+            let alike = |closeness: f64| if closeness >= ALIKE { closeness } else { 0.0 };
+            near.sort_by(|a, b| alike(b.0).total_cmp(&alike(a.0)));
         }
-        let mut near: Vec<(f64, &Arc<str>)> = self
-            .segments()
-            .flat_map(|(segment, admitted)| self.items_of(segment, admitted))
-            .map(|item| {
-                let own = strsim::jaro_winkler(name, item.name().tool());
-                (own.max(strsim::jaro_winkler(name, item.exposed())), item.exposed())
-            })
-            .filter(|(closeness, _)| *closeness >= 0.8)
-            .collect();
-        near.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then(a.1.cmp(b.1)));
-        near.into_iter().take(most).map(|(_, exposed)| exposed.clone()).collect()
+        near.into_iter().take(most).map(|(_, item)| item.exposed().clone()).collect()
     }
 
     /// Groups whose members nobody knows yet and whose description shares a word with the query.
-    pub(crate) fn unopened(self, text: &str) -> Vec<&'a str> {
+    pub(crate) fn unopened(self, text: &str) -> Vec<&'a GroupId> {
         let words: HashSet<String> =
             toolcrib_search::tokenize(clip(text, 1_000)).into_iter().collect();
         self.segments()
-            .filter(|(segment, _)| *segment.group.members() == Members::Unknown)
+            .filter(|(segment, _)| self.is_unopened(segment))
             .filter(|(segment, _)| {
                 let group = &segment.group;
                 let about =
                     format!("{} {} {}", group.id(), group.display_name(), group.description());
                 toolcrib_search::tokenize(&about).iter().any(|word| words.contains(word))
             })
-            .map(|(segment, _)| segment.id().as_str())
+            .map(|(segment, _)| segment.id())
             .collect()
     }
 }

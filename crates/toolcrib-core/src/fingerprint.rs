@@ -21,6 +21,13 @@ impl Fingerprint {
         Self(bytes)
     }
 
+    /// The fingerprint of a JSON value, whatever the order of its keys.
+    pub fn of_json(value: &serde_json::Value) -> Self {
+        let mut value = value.clone();
+        value.sort_all_objects();
+        Self::of([value.to_string().as_bytes()])
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

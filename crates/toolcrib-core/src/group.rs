@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ToolName, ToolSpec};
+use crate::{ToolName, ToolSource, ToolSpec};
 
 /// What a group is called in `load_tools`: `mcp:<server>` for a server, its own id otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,6 +29,16 @@ impl GroupId {
     /// The group of the built-in tools.
     pub fn builtin() -> Self {
         Self("builtin".into())
+    }
+
+    /// The group of the toolset a tool of this name is registered with, unless a host puts it
+    /// into one of its own.
+    pub(crate) fn of(name: &ToolName) -> Self {
+        match name.source() {
+            ToolSource::Builtin => Self::builtin(),
+            ToolSource::Host => Self::host(),
+            ToolSource::Mcp { server } => Self::server(server),
+        }
     }
 
     /// The MCP server whose group this is, if it is one's.
@@ -150,7 +160,11 @@ impl Group {
 
     /// The name people read.
     pub fn display_name(&self) -> &str {
-        self.display_name.as_deref().unwrap_or(self.id.as_str())
+        self.display_name.as_deref().unwrap_or(match self.id.as_str() {
+            "host" => "Host tools",
+            "builtin" => "Built-in tools",
+            id => id,
+        })
     }
 
     /// One line on what the group can do, empty if nobody said.

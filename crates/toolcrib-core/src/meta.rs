@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::session::Latched;
 use crate::{
     Availability, Call, Definition, Effects, Engine, GroupId, Policy, Preset, Schema, Session,
-    Step, Strategy, Tool, View,
+    Settings, Step, Strategy, Tool, View,
 };
 
 /// A verb.
@@ -45,6 +45,13 @@ impl MetaTool {
         Self::ALL.into_iter().find(|verb| verb.names().contains(&name))
     }
 
+    /// The verb a model means by this name, which it may have quoted or put into an imagined
+    /// namespace.
+    pub(crate) fn meant(name: &str) -> Option<Self> {
+        let name = crate::name::unquoted(name);
+        Self::named(name).or_else(|| Self::named(crate::name::without_imagined_namespace(name)?))
+    }
+
     /// The name the verb goes by under a preset.
     pub(crate) fn exposed(self, preset: Preset) -> &'static str {
         match (self, preset) {
@@ -53,14 +60,20 @@ impl MetaTool {
         }
     }
 
-    /// The verb as the model is shown it.
-    pub(crate) fn definition(self, latched: Latched) -> Definition {
+    /// The verb as the model is shown it, beside the other `verbs` it has.
+    pub(crate) fn definition(
+        self,
+        latched: Latched,
+        verbs: &[Self],
+        settings: &Settings,
+    ) -> Definition {
+        let then = how_to_call(latched);
         let (description, schema) = match self {
             Self::ToolSearch if latched.preset == Preset::Lazy => lazy_search::define(),
-            Self::ToolSearch => tool_search::define(latched),
-            Self::ToolSearchRegex => tool_search_regex::define(latched),
-            Self::LoadTools => load_tools::define(latched),
-            Self::CallTool => call_tool::define(latched),
+            Self::ToolSearch => tool_search::define(latched.preset, &then, settings),
+            Self::ToolSearchRegex => tool_search_regex::define(&then, settings),
+            Self::LoadTools => load_tools::define(&then),
+            Self::CallTool => call_tool::define(finder_among(latched, verbs)),
         };
         let name: Arc<str> = self.exposed(latched.preset).into();
         Definition::new(name, description.into(), Schema::from_value(&schema))
@@ -78,6 +91,26 @@ pub(crate) fn verbs(latched: Latched, policy: &Policy) -> Vec<MetaTool> {
     let call = (latched.strategy == Strategy::Dispatch).then_some(MetaTool::CallTool);
     let admitted = |verb: &MetaTool| verb.names().iter().all(|name| policy.admits_verb(name));
     find.iter().copied().chain(call).filter(admitted).collect()
+}
+
+/// The verb a conversation can find tools with, if it has one.
+pub(crate) fn finder_in(latched: Latched, policy: &Policy) -> Option<&'static str> {
+    finder_among(latched, &verbs(latched, policy))
+}
+
+fn finder_among(latched: Latched, verbs: &[MetaTool]) -> Option<&'static str> {
+    let mut finders = verbs.iter().filter(|verb| **verb != MetaTool::CallTool);
+    finders.next().map(|verb| verb.exposed(latched.preset))
+}
+
+/// What the model does with tools whose schemas it has: the end of a sentence.
+pub(crate) fn how_to_call(latched: Latched) -> String {
+    if latched.strategy == Strategy::Dispatch {
+        let verb = MetaTool::CallTool.exposed(latched.preset);
+        format!("then invoke them via `{verb}(tool_name=..., arguments=...)`.")
+    } else {
+        "after which they are in your tool list.".to_owned()
+    }
 }
 
 /// The verb a preset finds tools with.
@@ -156,6 +189,17 @@ impl Verb<'_> {
         news
     }
 
+    /// A group nobody has opened yet that may have what the query asks for, where the model has
+    /// no verb to open it itself.
+    pub(crate) fn to_open(&self, query: &str) -> Option<GroupId> {
+        if verbs(self.latched, self.view.policy()).contains(&MetaTool::LoadTools) {
+            return None;
+        }
+        let groups = self.session.scope(self.view).unopened(query);
+        let mut untried = groups.into_iter().filter(|id| self.call.failure(id).is_none());
+        untried.next().cloned()
+    }
+
     pub(crate) fn dispatches(&self) -> bool {
         self.latched.strategy == Strategy::Dispatch
     }
@@ -183,11 +227,9 @@ impl Verb<'_> {
                 }
             }
         };
-        let visible = |group: &GroupId| {
-            let rules = self.view.policy();
-            self.session.with_mcp
-                && group.server_name().is_none_or(|server| rules.admits_server(server))
-        };
+        let scope = self.session.scope(self.view);
+        let visible =
+            |group: &GroupId| group.server_name().is_none_or(|server| scope.may_reach(server));
         let all = self.view.catalog().availability.iter();
         all.filter(|(group, _)| visible(group)).filter_map(tell).collect()
     }

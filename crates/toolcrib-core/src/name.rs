@@ -172,6 +172,18 @@ impl fmt::Display for ToolName {
     }
 }
 
+/// A name without the white space and quotes a model may have put around it.
+pub(crate) fn unquoted(name: &str) -> &str {
+    name.trim().trim_matches(['"', '\'', '`'])
+}
+
+/// What is left of a name that begins with a namespace some models imagine before every call.
+pub(crate) fn without_imagined_namespace(name: &str) -> Option<&str> {
+    ["functions.", "functions_", "default_api.", "tools."]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+}
+
 fn safe_char(c: char) -> char {
     if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }
 }

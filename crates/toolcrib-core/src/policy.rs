@@ -141,6 +141,12 @@ impl Policy {
             && !deny_servers.is_match(server)
     }
 
+    /// Whether no tool whatever can be admitted.
+    pub(crate) fn admits_nothing(&self) -> bool {
+        let PolicyRules { allow_tools, deny_tools, .. } = self.rules();
+        allow_tools.as_ref().is_some_and(Vec::is_empty) || deny_tools.iter().any(|it| it == "*")
+    }
+
     /// Whether the verb may be offered. Finding and loading run nothing, so an allow-list of
     /// tools need not name the verbs; only a denial removes them.
     pub(crate) fn admits_verb(&self, name: &str) -> bool {

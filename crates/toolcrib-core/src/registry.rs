@@ -1,6 +1,6 @@
 //! Where tools are registered. The registry accepts changes and publishes catalogs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use toolcrib_search::Analyzer;
 
 use crate::meta::MetaTool;
-use crate::segment::{Item, Segment};
+use crate::segment::{Item, Named, Segment};
 use crate::{
     Availability, Catalog, Deferral, Diff, Group, GroupId, Members, Naming, Schema, SpecError,
     Tool, ToolName, ToolSource, ToolSpec,
@@ -39,6 +39,10 @@ pub struct Registry {
 #[derive(Default)]
 struct State {
     segments: BTreeMap<GroupId, Arc<Segment>>,
+    /// Which toolset exposes a tool of this name.
+    owners: HashMap<Arc<str>, GroupId>,
+    /// Which group waits for its loader to bring a tool of this name.
+    claims: HashMap<Arc<str>, GroupId>,
     availability: BTreeMap<GroupId, Availability>,
     analyzer: Analyzer,
 }
@@ -133,25 +137,27 @@ impl Registry {
         &self,
         specs: impl IntoIterator<Item = ToolSpec>,
     ) -> Result<Change, RegisterError> {
+        // The caller's iterator may do anything, so it is done before the lock is taken.
+        let specs: Vec<ToolSpec> = specs.into_iter().collect();
         let mut state = self.lock();
         let mut pending = Pending::default();
         for spec in specs {
-            let group = toolset_of(spec.name());
+            let group = GroupId::of(spec.name());
             let tool = Tool::new(spec, group, self.naming);
-            admissible(&tool, state.segments.values(), &pending)?;
+            state.admit(&tool, &pending, None)?;
             pending.insert(tool.exposed().clone(), Arc::new(tool));
         }
         let mut by_group: BTreeMap<GroupId, Vec<Arc<Tool>>> = BTreeMap::new();
         for tool in pending.into_values() {
             by_group.entry(tool.group().clone()).or_default().push(tool);
         }
-        let State { segments, analyzer, .. } = &mut *state;
         for (id, added) in by_group {
-            let existing = segments.get(&id);
+            let existing = state.segments.get(&id);
             let group = existing.map_or_else(|| plain_group(&id), |segment| segment.group.clone());
             let mut tools = existing.map_or_else(Vec::new, |segment| segment.tools.clone());
             tools.extend(added);
-            segments.insert(id, Arc::new(Segment::build(group, tools, self.naming, analyzer)));
+            let segment = Segment::build(group, tools, self.naming, &mut state.analyzer);
+            state.put(segment);
         }
         Ok(self.publish(&state))
     }
@@ -172,18 +178,26 @@ impl Registry {
         if let Some(description) = tools.description {
             group = group.with_description(description);
         }
-        self.replace(group, tools.specs)
+        let own = |spec: &ToolSpec| spec.name().server() == Some(&tools.server);
+        let (specs, foreign): (Vec<_>, Vec<_>) = tools.specs.into_iter().partition(own);
+        let mut change = self.replace_toolset(group, specs);
+        change.rejected.extend(foreign.into_iter().map(|spec| {
+            (spec.name().clone(), format!("it is not a tool of server `{}`", tools.server))
+        }));
+        change
     }
 
-    fn replace(&self, group: Group, specs: Vec<ToolSpec>) -> Change {
+    /// Replaces everything a toolset offers as one change; `group` says what it is called and
+    /// what it is for. A tool that can't be registered is left out with the reason.
+    pub fn replace_toolset(&self, group: Group, specs: Vec<ToolSpec>) -> Change {
         let mut state = self.lock();
         let id = group.id().clone();
-        let before = state.segments.remove(&id);
+        let before = state.segments.get(&id).cloned();
         let mut rejected = Vec::new();
         let mut pending = Pending::default();
         for spec in specs {
             let tool = Tool::new(spec, id.clone(), self.naming);
-            if let Err(error) = admissible(&tool, state.segments.values(), &pending) {
+            if let Err(error) = state.admit(&tool, &pending, Some(&id)) {
                 rejected.push((tool.name().clone(), error.to_string()));
                 continue;
             }
@@ -195,7 +209,7 @@ impl Registry {
         let group = group.with_members(Members::Known(Vec::new()));
         let tools = pending.into_values().collect();
         let segment = Segment::build(group, tools, self.naming, &mut state.analyzer);
-        state.segments.insert(id, Arc::new(segment));
+        state.put(segment);
         Change { rejected, ..self.publish(&state) }
     }
 
@@ -210,30 +224,28 @@ impl Registry {
         if let Members::Known(specs) = group.members() {
             for spec in specs {
                 let tool = Tool::new(spec.clone(), group.id().clone(), self.naming);
-                admissible(&tool, state.segments.values(), &pending)?;
+                state.admit(&tool, &pending, None)?;
                 pending.insert(tool.exposed().clone(), Arc::new(tool));
             }
         }
         let tools = pending.into_values().collect();
         let segment = Segment::build(group, tools, self.naming, &mut state.analyzer);
         for named in &segment.named {
-            unclaimed(named, state.segments.values())?;
+            state.admit_named(named)?;
         }
-        state.segments.insert(segment.id().clone(), Arc::new(segment));
+        state.put(segment);
         Ok(self.publish(&state))
     }
 
     /// Removes one tool.
     pub fn remove(&self, name: &ToolName) -> Change {
         let mut state = self.lock();
-        let State { segments, analyzer, .. } = &mut *state;
-        for segment in segments.values_mut() {
-            if segment.tools.iter().any(|tool| tool.name() == name) {
-                let kept = segment.tools.iter().filter(|tool| tool.name() != name);
-                let kept = kept.cloned().collect();
-                let group = segment.group.clone();
-                *segment = Arc::new(Segment::build(group, kept, self.naming, analyzer));
-            }
+        let owner = state.owners.get(name.exposed(self.naming).as_str()).cloned();
+        if let Some(segment) = owner.and_then(|id| state.segments.get(&id).cloned()) {
+            let kept = segment.tools.iter().filter(|tool| tool.name() != name).cloned();
+            let (group, kept) = (segment.group.clone(), kept.collect());
+            let segment = Segment::build(group, kept, self.naming, &mut state.analyzer);
+            state.put(segment);
         }
         self.publish(&state)
     }
@@ -241,7 +253,7 @@ impl Registry {
     /// Removes a group with all its tools.
     pub fn remove_group(&self, id: &GroupId) -> Change {
         let mut state = self.lock();
-        state.segments.remove(id);
+        state.take(id);
         state.availability.remove(id);
         self.publish(&state)
     }
@@ -251,15 +263,31 @@ impl Registry {
         self.remove_group(&GroupId::server(server))
     }
 
-    /// Removes every MCP server; says how many tools went.
+    /// Removes every MCP server, and the MCP tools among those of other groups; says how many
+    /// tools went.
     pub fn remove_mcp(&self) -> usize {
         let mut state = self.lock();
-        let is_mcp = |segment: &Segment| {
-            !segment.tools.is_empty()
-                && segment.tools.iter().all(|tool| tool.name().server().is_some())
-        };
-        state.segments.retain(|_, segment| !is_mcp(segment));
-        self.publish(&state).diff.removed.len()
+        let is_mcp = |name: &ToolName| name.server().is_some();
+        let all: Vec<Arc<Segment>> = state.segments.values().cloned().collect();
+        for segment in all {
+            let mut names = segment.items().map(|item| item.name());
+            if segment.id().server_name().is_some() && names.all(is_mcp) {
+                state.take(segment.id());
+            } else if segment.items().any(|item| is_mcp(item.name())) {
+                let kept = segment.tools.iter().filter(|tool| !is_mcp(tool.name())).cloned();
+                let mut group = segment.group.clone();
+                if let Members::Named(names) = group.members() {
+                    let names = names.iter().filter(|name| !is_mcp(name)).cloned().collect();
+                    group = group.with_members(Members::Named(names));
+                }
+                let kept = kept.collect();
+                let segment = Segment::build(group, kept, self.naming, &mut state.analyzer);
+                state.put(segment);
+            }
+        }
+        let before = self.catalog().len();
+        self.publish(&state);
+        before - self.catalog().len()
     }
 
     /// Notes whether a toolset can answer, so that a search which finds nothing can say what is
@@ -309,21 +337,8 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// The tools of a change so far, by exposed name.
 type Pending = IndexMap<Arc<str>, Arc<Tool>>;
 
-fn toolset_of(name: &ToolName) -> GroupId {
-    match name.source() {
-        ToolSource::Builtin => GroupId::builtin(),
-        ToolSource::Host => GroupId::host(),
-        ToolSource::Mcp { server } => GroupId::server(server),
-    }
-}
-
 fn plain_group(id: &GroupId) -> Group {
-    let group = Group::new(id.clone()).with_members(Members::Known(Vec::new()));
-    match id.as_str() {
-        "builtin" => group.with_display_name("Built-in tools"),
-        "host" => group.with_display_name("Host tools"),
-        _ => group,
-    }
+    Group::new(id.clone()).with_members(Members::Known(Vec::new()))
 }
 
 fn unchanged(before: Option<&Segment>, tool: &Tool) -> Option<Arc<Tool>> {
@@ -333,61 +348,88 @@ fn unchanged(before: Option<&Segment>, tool: &Tool) -> Option<Arc<Tool>> {
     (known.fingerprint() == tool.fingerprint()).then(|| known.clone())
 }
 
-fn admissible<'a>(
-    tool: &Tool,
-    segments: impl Iterator<Item = &'a Arc<Segment>>,
-    pending: &Pending,
-) -> Result<(), RegisterError> {
-    if tool.name().tool().trim().is_empty() {
-        return Err(RegisterError::Nameless);
+impl State {
+    fn put(&mut self, segment: Segment) {
+        let id = segment.id().clone();
+        self.take(&id);
+        let tools = segment.tools.iter().map(|tool| (tool.exposed().clone(), id.clone()));
+        self.owners.extend(tools);
+        let named = segment.named.iter().map(|named| (named.exposed.clone(), id.clone()));
+        self.claims.extend(named);
+        self.segments.insert(id, Arc::new(segment));
     }
-    let exposed = tool.exposed();
-    if MetaTool::named(exposed).is_some() {
-        return Err(RegisterError::Reserved(exposed.to_string()));
+
+    fn take(&mut self, id: &GroupId) {
+        let Some(segment) = self.segments.remove(id) else { return };
+        for tool in &segment.tools {
+            self.owners.remove(tool.exposed());
+        }
+        for named in &segment.named {
+            self.claims.remove(&named.exposed);
+        }
     }
-    let duplicate = |existing: Item<'_>| RegisterError::Duplicate {
-        exposed: exposed.to_string(),
-        new: describe(tool.name()),
-        existing: describe(existing.name()),
-    };
-    if let Some(existing) = pending.get(exposed) {
-        return Err(duplicate(Item::Tool(existing)));
-    }
-    for segment in segments {
-        for at in segment.find(exposed) {
-            let existing = segment.item(*at as usize);
+
+    /// Whether the tool can be added to those there are and those pending, `replaced` apart.
+    fn admit(
+        &self,
+        tool: &Tool,
+        pending: &Pending,
+        replaced: Option<&GroupId>,
+    ) -> Result<(), RegisterError> {
+        usable(tool.name(), tool.exposed())?;
+        let duplicate = |existing: Item<'_>| RegisterError::Duplicate {
+            exposed: tool.exposed().to_string(),
+            new: describe(tool.name()),
+            existing: describe(existing.name()),
+        };
+        if let Some(existing) = pending.get(tool.exposed()) {
+            return Err(duplicate(Item::Tool(existing)));
+        }
+        let others = self.exposing(tool.exposed()).filter(|(id, _)| Some(*id) != replaced);
+        for (_, existing) in others {
             // A group may have named this very tool before it came.
-            let same = matches!(existing, Item::Named(named) if named.name == *tool.name());
-            if existing.exposed() == exposed && !same {
+            if !matches!(existing, Item::Named(named) if named.name == *tool.name()) {
                 return Err(duplicate(existing));
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// A group may name tools registered elsewhere, but not names that another group's loader brings.
-fn unclaimed<'a>(
-    named: &crate::segment::Named,
-    segments: impl Iterator<Item = &'a Arc<Segment>>,
-) -> Result<(), RegisterError> {
-    for segment in segments {
-        for at in segment.find(&named.exposed) {
-            let existing = segment.item(*at as usize);
-            let clash = match existing {
-                Item::Tool(tool) => tool.name() != &named.name,
-                Item::Named(_) => true,
-            };
-            if *existing.exposed() == named.exposed && clash {
+    /// A group may name tools registered elsewhere, but not names that another group's loader
+    /// brings.
+    fn admit_named(&self, named: &Named) -> Result<(), RegisterError> {
+        usable(&named.name, &named.exposed)?;
+        for (id, existing) in self.exposing(&named.exposed) {
+            if !matches!(existing, Item::Tool(tool) if *tool.name() == named.name) {
                 return Err(RegisterError::Duplicate {
                     exposed: named.exposed.to_string(),
                     new: format!("{} of group `{}`", describe(&named.name), named.group),
-                    existing: format!("{} of group `{}`", describe(existing.name()), segment.id()),
+                    existing: format!("{} of group `{id}`", describe(existing.name())),
                 });
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// What is exposed under this name, and by which group.
+    fn exposing<'a>(&'a self, exposed: &'a str) -> impl Iterator<Item = (&'a GroupId, Item<'a>)> {
+        let ids = self.owners.get(exposed).into_iter().chain(self.claims.get(exposed));
+        let items = ids.filter_map(|id| Some((id, self.segments.get(id)?)));
+        items.flat_map(move |(id, segment)| {
+            let found = segment.find(exposed).iter().map(|at| segment.item(*at as usize));
+            found.filter(move |item| **item.exposed() == *exposed).map(move |item| (id, item))
+        })
+    }
+}
+
+fn usable(name: &ToolName, exposed: &str) -> Result<(), RegisterError> {
+    if name.tool().trim().is_empty() {
+        return Err(RegisterError::Nameless);
+    }
+    match MetaTool::named(exposed) {
+        Some(_) => Err(RegisterError::Reserved(exposed.to_owned())),
+        None => Ok(()),
+    }
 }
 
 fn describe(name: &ToolName) -> String {
@@ -395,5 +437,28 @@ fn describe(name: &ToolName) -> String {
         ToolSource::Builtin => format!("built-in tool `{name}`"),
         ToolSource::Host => format!("host tool `{name}`"),
         ToolSource::Mcp { .. } => format!("MCP tool `{name}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_poisoned_by_a_panic_still_serves() {
+        let registry = Registry::default();
+        let tool = |name: &str| ToolSpec::new(ToolName::host(name), Schema::empty());
+        registry.register(tool("before")).unwrap();
+        let poisoned = std::thread::scope(|scope| {
+            let hold = || {
+                let _guard = registry.state.lock().unwrap();
+                panic!("while the lock is held");
+            };
+            scope.spawn(hold).join()
+        });
+        assert!(poisoned.is_err() && registry.state.is_poisoned());
+        registry.register(tool("after")).unwrap();
+        registry.remove(&ToolName::host("before"));
+        assert_eq!(registry.catalog().len(), 1);
     }
 }

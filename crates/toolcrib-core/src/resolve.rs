@@ -9,10 +9,9 @@ use crate::arguments::{self, Problem};
 use crate::meta::{self, MetaTool, Verb};
 use crate::scope::Lookup;
 use crate::segment::{Segment, item_names};
-use crate::session::Latched;
 use crate::{
     Answer, Availability, Call, Effects, Engine, Group, GroupId, Members, Need, Run, Schema,
-    Session, Step, Tool, ToolName, ToolSpec, View, text,
+    Session, Step, Tool, ToolName, ToolSpec, View, name, text,
 };
 
 /// What a loader brought, compared with what its group had announced.
@@ -38,9 +37,8 @@ impl Engine {
             let effects = Effects { notes: vec![error.to_string()], ..Effects::default() };
             return mistake("No tool can be called: the configuration is wrong.", effects);
         }
-        let name = call.name.trim();
         if let Some(latched) = session.latched
-            && let Some(verb) = MetaTool::named(name)
+            && let Some(verb) = MetaTool::meant(&call.name)
             && latched.deferred
             && meta::verbs(latched, view.policy()).contains(&verb)
         {
@@ -158,32 +156,54 @@ fn from_loader(session: &Session, call: &Call, group: GroupId, exposed: &str) ->
 /// A name that stands for nothing a caller may know of.
 fn missing(session: &Session, view: &View, call: &Call, denied: Vec<ToolName>) -> Step {
     let name = text::one_line(&call.name, 200);
-    let exposed = call.name.trim();
     let effects = Effects { denied, ..Effects::default() };
-    let gone = session.tools.get(exposed).map(|loaded| (&loaded.name, &loaded.group));
-    if let Some((identity, group)) = gone
-        && effects.denied.is_empty()
+    if effects.denied.is_empty()
+        && let Some(reason) = why_gone(session, view, name::unquoted(&call.name))
     {
-        let place =
-            identity.server().map_or("it".to_owned(), |server| format!("server `{server}`"));
-        let error = match view.catalog().availability(group) {
-            Availability::Down(reason) => {
-                let reason = text::one_line(&reason, 200);
-                format!("`{name}` can't be called: {place} does not answer ({reason}).")
-            }
-            Availability::Starting => format!("`{name}` can't be called yet: {place} is starting."),
-            Availability::Ready => format!("`{name}` is gone: {place} no longer offers it."),
-        };
-        return mistake(&error, effects);
+        return mistake(&format!("`{name}` {reason}."), effects);
     }
     let near = session.scope(view).nearest(&call.name, 5);
-    let error = match session.latched.filter(|latched| latched.deferred) {
-        Some(Latched { preset, .. }) => {
-            format!("Unknown tool `{name}`. Look for it with `{}`.", meta::finder(preset))
+    let latched = session.latched.filter(|latched| latched.deferred);
+    let error = match latched.and_then(|latched| meta::finder_in(latched, view.policy())) {
+        Some(finder) if session.may_load => {
+            format!("Unknown tool `{name}`. Look for it with `{finder}`.")
         }
-        None => format!("Unknown tool `{name}`."),
+        _ => format!("Unknown tool `{name}`."),
     };
     unknown(&error, near, effects)
+}
+
+/// Why a tool can't be called that the model was shown, or whose server is out of reach.
+fn why_gone(session: &Session, view: &View, exposed: &str) -> Option<String> {
+    let loaded = session.tools.get(exposed);
+    let silent = || {
+        let names = |group: &GroupId| {
+            let server = group.server_name()?;
+            session.scope(view).may_reach(server).then_some(())?;
+            ToolName::strip_namespace(server, exposed)
+        };
+        view.catalog().availability.keys().find(|group| names(group).is_some())
+    };
+    let group = loaded.map(|loaded| &loaded.group).or_else(silent);
+    let server = group.and_then(GroupId::server_name);
+    let place = server.map(|server| format!("server `{server}`"));
+    let availability = group.map(|group| view.catalog().availability(group)).unwrap_or_default();
+    match (availability, place) {
+        (Availability::Down(reason), place) => {
+            let place = place.unwrap_or_else(|| "its group".to_owned());
+            let reason = text::one_line(&reason, 200);
+            Some(format!("can't be called: {place} does not answer ({reason})"))
+        }
+        (Availability::Starting, place) => {
+            let place = place.unwrap_or_else(|| "its group".to_owned());
+            Some(format!("can't be called yet: {place} is starting"))
+        }
+        (Availability::Ready, Some(place)) => Some(format!("is gone: {place} no longer offers it")),
+        (Availability::Ready, None) if loaded.is_some() || session.is_base(exposed) => {
+            Some("is gone: it is no longer offered".to_owned())
+        }
+        (Availability::Ready, None) => None,
+    }
 }
 
 fn mistake(error: &str, effects: Effects) -> Step {
@@ -230,7 +250,7 @@ fn misfit(tool: &Tool, problems: &[Problem], effects: Effects) -> Answer {
 }
 
 /// Builds the segment of a group from what its loader brought.
-pub(crate) fn learn(
+fn learn(
     session: &Session,
     view: &View,
     declared: &Segment,
@@ -256,17 +276,26 @@ pub(crate) fn learn(
         Members::Named(names) => names,
         _ => &[],
     };
-    let brought = |name: &ToolName| tools.iter().any(|tool| tool.name() == name);
-    report.missing = named.iter().filter(|name| !brought(name)).cloned().collect();
+    // A loader may know its tools under fuller identities than the group could name.
+    let answers =
+        |tool: &Tool, name: &ToolName| tool.name() == name || tool.name().tool() == name.tool();
+    let scope = session.scope(view);
+    let brought = |name: &ToolName| tools.iter().any(|tool| answers(tool, name));
+    let absent: Vec<ToolName> = named.iter().filter(|name| !brought(name)).cloned().collect();
+    let elsewhere = |name: &ToolName| scope.registers(name);
+    report.missing = absent.iter().filter(|name| !elsewhere(name)).cloned().collect();
     if *declared.group.members() != Members::Unknown {
-        let announced = |tool: &&Arc<Tool>| named.contains(tool.name());
+        let announced = |tool: &&Arc<Tool>| named.iter().any(|name| answers(tool, name));
         let extra = tools.iter().filter(|tool| !announced(tool));
         report.unannounced = extra.map(|tool| tool.name().clone()).collect();
     }
-    let group = match declared.group.members() {
-        Members::Unknown => declared.group.clone().with_members(Members::Known(Vec::new())),
-        _ => Group::clone(&declared.group),
+    let members = match declared.group.members() {
+        Members::Named(_) => Members::Named(absent),
+        // A group that turns out to be empty can still be told from one that does not exist.
+        Members::Unknown if tools.is_empty() => Members::Unknown,
+        _ => Members::Known(Vec::new()),
     };
+    let group = Group::clone(&declared.group).with_members(members);
     let analyzer = &mut toolcrib_search::Analyzer::new();
     (Segment::build(group, tools, naming, analyzer), report)
 }

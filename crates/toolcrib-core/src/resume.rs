@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
+use indexmap::{IndexMap, IndexSet};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::engine::tool_of;
-use crate::segment::Item;
+use crate::scope::Scope;
+use crate::segment::{Item, Segment};
 use crate::session::{Latched, LoadedTool, Prefix};
 use crate::{
     Availability, Definition, Engine, Fingerprint, GroupId, Loaded, Preset, Session, Strategy,
-    StrategyChoice, Tool, ToolName, ToolSpec, View, announce, text,
+    Tool, ToolName, ToolSpec, View, announce, text,
 };
 
 /// The version of snapshots written now.
@@ -44,6 +45,7 @@ pub struct Snapshot {
 struct SavedTool {
     name: ToolName,
     group: GroupId,
+    within: Vec<GroupId>,
     fingerprint: Fingerprint,
     definition: Box<RawValue>,
     last_used: u64,
@@ -130,6 +132,7 @@ impl Session {
                 .map(|tool| SavedTool {
                     name: tool.name.clone(),
                     group: tool.group.clone(),
+                    within: tool.within.clone(),
                     fingerprint: tool.fingerprint,
                     definition: raw(&tool.definition),
                     last_used: tool.last_used,
@@ -145,16 +148,20 @@ impl Session {
                 .collect(),
             preload: self.preload.clone(),
             announcements: self.announcements.clone(),
-            known_groups: self.adopted.as_ref().map_or_else(BTreeMap::new, known_groups),
+            known_groups: self
+                .adopted
+                .as_ref()
+                .map_or_else(BTreeMap::new, |view| known_groups(self.scope(view))),
             with_mcp: self.with_mcp,
             may_load: self.may_load,
         }
     }
 }
 
-fn known_groups(view: &View) -> BTreeMap<GroupId, Fingerprint> {
-    let visible = view.segments().filter(|(_, admitted)| admitted.count > 0);
-    visible.map(|(segment, _)| (segment.id().clone(), segment.fingerprint)).collect()
+/// The groups a conversation may know of, each as the catalog declares it.
+fn known_groups(scope: Scope<'_>) -> BTreeMap<GroupId, Fingerprint> {
+    let declared = |id: &GroupId| Some(scope.view.catalog().segment(id)?.fingerprint);
+    scope.group_ids().filter_map(|id| Some((id.clone(), declared(id)?))).collect()
 }
 
 impl Saved {
@@ -164,7 +171,14 @@ impl Saved {
         #[derive(Deserialize)]
         struct Probe {
             version: Option<u32>,
-            expanded_groups: Option<IndexMap<GroupId, Option<Vec<String>>>>,
+            /// Outside: whether the key is there. Inside: whether it holds anything.
+            #[serde(default, deserialize_with = "present")]
+            expanded_groups: Option<Option<IndexMap<GroupId, Option<Vec<String>>>>>,
+        }
+        fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+            it: D,
+        ) -> Result<Option<T>, D::Error> {
+            T::deserialize(it).map(Some)
         }
         let format = |error: serde_json::Error| ResumeError::Format(error.to_string());
         let probe = serde_json::from_str::<Probe>(text);
@@ -175,7 +189,9 @@ impl Saved {
             Ok(Probe { version: Some(_), .. }) => {
                 serde_json::from_str(text).map(Box::new).map(Self::Snapshot).map_err(format)
             }
-            Ok(Probe { expanded_groups: Some(groups), .. }) => Ok(Self::ExpandedGroups(groups)),
+            Ok(Probe { expanded_groups: Some(groups), .. }) => {
+                Ok(Self::ExpandedGroups(groups.unwrap_or_default()))
+            }
             _ => serde_json::from_str(text).map(Self::ExpandedGroups).map_err(format),
         }
     }
@@ -186,15 +202,15 @@ impl Saved {
         let lookup = Session::new();
         let scope = lookup.scope(view);
         let segments = groups.keys().filter_map(|id| scope.group(id.as_str()));
-        segments
-            .filter(|segment| {
-                let by_name =
-                    scope.members(segment).iter().any(|item| matches!(item, Item::Named(_)));
-                segment.needs_loader() && (segment.named.is_empty() || by_name)
-            })
-            .map(|segment| segment.id().clone())
-            .collect()
+        let segments = segments.filter(|segment| needs_loader(scope, segment));
+        segments.map(|segment| segment.id().clone()).collect()
     }
+}
+
+/// Whether members are unknown, or known by name and registered nowhere.
+fn needs_loader(scope: Scope<'_>, segment: &Segment) -> bool {
+    let by_name = || scope.members(segment).iter().any(|item| matches!(item, Item::Named(_)));
+    segment.needs_loader() && (segment.named.is_empty() || by_name())
 }
 
 impl Engine {
@@ -210,12 +226,6 @@ impl Engine {
         strategy: Strategy,
         fetched: Fetched,
     ) -> Result<(Session, ResumeReport), ResumeError> {
-        let own = match self.settings.strategy {
-            StrategyChoice::Dispatch => Strategy::Dispatch,
-            StrategyChoice::Inject => Strategy::Inject,
-            StrategyChoice::Native => Strategy::Native,
-            StrategyChoice::Auto => self.settings.preset.strategy(),
-        };
         let agree = |whose, other| {
             if other == strategy {
                 Ok(())
@@ -223,14 +233,14 @@ impl Engine {
                 Err(ResumeError::StrategyMismatch { asked: strategy, whose, other })
             }
         };
-        agree("the engine", own)?;
+        agree("the engine", self.strategy(view.policy()))?;
         let mut report = ResumeReport::default();
         let mut session = match saved {
             Saved::Snapshot(snapshot) => {
                 if let Some(saved) = snapshot.strategy {
                     agree("the saved session", saved)?;
                 }
-                restore(*snapshot, view, &mut report)?
+                self.restore(*snapshot, view, &mut report)?
             }
             Saved::ExpandedGroups(groups) => self.expand(groups, view, fetched, &mut report),
         };
@@ -239,8 +249,12 @@ impl Engine {
         let fully = |id: &GroupId| session.loaded(id) == Loaded::All;
         // Under inject a loaded group has left the deferred set; under dispatch a reload serves
         // its schemas again.
+        let waits = |item: &Item<'_>| {
+            tool_of(*item).is_none_or(|tool| self.why_eager(&tool, view).is_none())
+        };
         report.remaining = scope
             .groups()
+            .filter(|(_, items)| items.is_empty() || items.iter().any(waits))
             .map(|(segment, _)| segment.id().clone())
             .filter(|id| strategy == Strategy::Dispatch || !fully(id))
             .collect();
@@ -262,15 +276,20 @@ impl Engine {
                 continue;
             };
             let id = segment.id().clone();
-            match fetched.remove(&id) {
+            let failure = match fetched.remove(&id) {
                 Some(Ok(specs)) => {
                     self.supply(&mut session, view, &id, specs);
+                    None
                 }
-                Some(Err(reason)) => {
-                    report.missing.push((id.to_string(), format!("its loader failed: {reason}")));
-                    continue;
+                Some(Err(reason)) => Some(format!("its loader failed: {reason}")),
+                None if needs_loader(session.scope(view), &segment) => {
+                    Some("its loader was not asked".to_owned())
                 }
-                None => {}
+                None => None,
+            };
+            if let Some(reason) = failure {
+                report.missing.push((id.to_string(), reason));
+                continue;
             }
             let whole = names.is_none();
             let (tools, missing) = chosen(&session, view, &id, names);
@@ -278,12 +297,111 @@ impl Engine {
                 session.load(tool);
                 report.restored.push(tool.exposed().clone());
             }
-            if whole {
-                session.load_group(&id);
+            if whole && missing.is_empty() && !tools.is_empty() {
+                session.load_group(&id, &tools);
+            } else {
+                session.load_part(&id, &tools);
             }
             report.missing.extend(missing);
         }
         session
+    }
+
+    fn restore(
+        &self,
+        snapshot: Snapshot,
+        view: &View,
+        report: &mut ResumeReport,
+    ) -> Result<Session, ResumeError> {
+        let definition = |raw: &RawValue| {
+            Definition::from_neutral(raw)
+                .ok_or_else(|| ResumeError::Format("a tool definition can't be read".to_owned()))
+        };
+        let mut session = Session::new();
+        session.turn = snapshot.turn;
+        session.with_mcp = snapshot.with_mcp;
+        session.may_load = snapshot.may_load;
+        session.preload = snapshot.preload;
+        session.announcements = snapshot.announcements;
+        if let (Some(strategy), Some(preset)) = (snapshot.strategy, snapshot.preset) {
+            let (deferred, automatic) = (snapshot.deferred, snapshot.automatic);
+            session.latched = Some(Latched { deferred, automatic, strategy, preset });
+        }
+        if let Some(section) = snapshot.system_section {
+            let tools =
+                snapshot.base_tools.iter().map(|raw| definition(raw)).collect::<Result<_, _>>()?;
+            session.prefix = Some(Arc::new(Prefix::new(section, tools)));
+        }
+        for (id, specs) in snapshot.learned_groups {
+            if let Some(declared) = view.catalog().segment(&id)
+                && declared.needs_loader()
+            {
+                self.supply(&mut session, view, &id, specs);
+            }
+        }
+        for (id, names) in snapshot.expanded_groups {
+            session.groups.insert(id, names.map_or(Loaded::All, Loaded::Some));
+        }
+        for saved in snapshot.loaded_tools {
+            let definition = definition(&saved.definition)?;
+            let exposed = definition.name().clone();
+            let SavedTool { name, group, within, fingerprint, last_used, .. } = saved;
+            let tool = LoadedTool { name, group, within, fingerprint, definition, last_used };
+            session.tools.insert(exposed, tool);
+        }
+        self.catch_up(&mut session, view, &snapshot.known_groups, report);
+        Ok(session)
+    }
+
+    /// Compares what the model was shown with what is there now, and tells it what is different.
+    fn catch_up(
+        &self,
+        session: &mut Session,
+        view: &View,
+        before: &BTreeMap<GroupId, Fingerprint>,
+        report: &mut ResumeReport,
+    ) {
+        let now = known_groups(session.scope(view));
+        let mut stale: Vec<Arc<Tool>> = Vec::new();
+        let mut gone: Vec<Arc<str>> = Vec::new();
+        for (exposed, loaded) in &session.tools {
+            match session.scope(view).identity(&loaded.name) {
+                Some(tool) if tool.fingerprint() == loaded.fingerprint => {
+                    report.restored.push(exposed.clone());
+                }
+                Some(tool) => stale.push(tool.clone()),
+                None => {
+                    let reason = why_missing(view, &loaded.group);
+                    report.missing.push((exposed.to_string(), reason));
+                    // Of a group that went as a whole, each tool need not be named.
+                    if now.contains_key(&loaded.group) {
+                        gone.push(exposed.clone());
+                    }
+                }
+            }
+        }
+        let mut base: IndexSet<&Arc<str>> = session.base_tools().collect();
+        for tool in session.scope(view).tools().filter(|tool| session.is_base(tool.exposed())) {
+            base.shift_remove(tool.exposed());
+            if session.is_base_stale(tool) {
+                stale.push(tool.clone());
+            }
+        }
+        for exposed in base {
+            report.missing.push((exposed.to_string(), "it is no longer offered".to_owned()));
+            gone.push(exposed.clone());
+        }
+        report.changed.extend(stale.iter().map(|tool| tool.exposed().clone()));
+        stale.iter().for_each(|tool| session.refresh(tool));
+        if session.prefix.is_none() {
+            return;
+        }
+        if !session.is_deferred().unwrap_or(true) {
+            // In full mode every tool is in the array; those that came meanwhile are put behind.
+            let all: Vec<Arc<Tool>> = session.scope(view).tools().cloned().collect();
+            self.preload_tools(session, &all);
+        }
+        session.announcements.extend(announce::while_away(before, &now, &gone, &stale));
     }
 }
 
@@ -314,97 +432,14 @@ fn chosen(
 }
 
 fn why_missing(view: &View, id: &GroupId) -> String {
-    match view.catalog().availability(id) {
+    // A server may go by its bare name.
+    let server = GroupId::server(id.as_str());
+    let known = [id, &server].map(|id| view.catalog().availability(id));
+    match known.into_iter().find(|it| *it != Availability::Ready).unwrap_or_default() {
         Availability::Down(reason) => {
             format!("it does not answer: {}", text::one_line(&reason, 200))
         }
         Availability::Starting => "it is still starting".to_owned(),
         Availability::Ready => "it is not registered".to_owned(),
-    }
-}
-
-fn restore(
-    snapshot: Snapshot,
-    view: &View,
-    report: &mut ResumeReport,
-) -> Result<Session, ResumeError> {
-    let definition = |raw: &RawValue| {
-        Definition::from_neutral(raw)
-            .ok_or_else(|| ResumeError::Format("a tool definition can't be read".to_owned()))
-    };
-    let mut session = Session::new();
-    session.turn = snapshot.turn;
-    session.with_mcp = snapshot.with_mcp;
-    session.may_load = snapshot.may_load;
-    session.preload = snapshot.preload;
-    session.announcements = snapshot.announcements;
-    if let (Some(strategy), Some(preset)) = (snapshot.strategy, snapshot.preset) {
-        let (deferred, automatic) = (snapshot.deferred, snapshot.automatic);
-        session.latched = Some(Latched { deferred, automatic, strategy, preset });
-    }
-    if let Some(section) = snapshot.system_section {
-        let tools =
-            snapshot.base_tools.iter().map(|raw| definition(raw)).collect::<Result<_, _>>()?;
-        session.prefix = Some(Arc::new(Prefix::new(section, tools)));
-    }
-    for (id, specs) in snapshot.learned_groups {
-        if let Some(declared) = view.catalog().segment(&id) {
-            let (segment, _) = crate::resolve::learn(&session, view, declared, specs);
-            session.learned.insert(id, Arc::new(segment));
-        }
-    }
-    for (id, names) in snapshot.expanded_groups {
-        session.groups.insert(id, names.map_or(Loaded::All, Loaded::Some));
-    }
-    for saved in snapshot.loaded_tools {
-        let definition = definition(&saved.definition)?;
-        let SavedTool { name, group, fingerprint, last_used, .. } = saved;
-        let tool =
-            LoadedTool { name, group, fingerprint, definition: definition.clone(), last_used };
-        session.tools.insert(definition.name().clone(), tool);
-    }
-    compare(&mut session, view, report);
-    announce_groups(&mut session, view, &snapshot.known_groups);
-    Ok(session)
-}
-
-/// Compares what was loaded with what is there now.
-fn compare(session: &mut Session, view: &View, report: &mut ResumeReport) {
-    let scope = session.scope(view);
-    let mut stale: Vec<Arc<Tool>> = Vec::new();
-    for (exposed, loaded) in &session.tools {
-        match scope.identity(&loaded.name) {
-            Some(tool) if tool.fingerprint() == loaded.fingerprint => {
-                report.restored.push(exposed.clone());
-            }
-            Some(tool) => {
-                report.changed.push(exposed.clone());
-                stale.push(tool.clone());
-            }
-            None => report.missing.push((exposed.to_string(), why_missing(view, &loaded.group))),
-        }
-    }
-    if !stale.is_empty() {
-        let stale: Vec<&Arc<Tool>> = stale.iter().collect();
-        let text =
-            announce::schemas("These tools have changed. Their definitions are now:", &stale);
-        session.announcements.push(text);
-    }
-}
-
-/// Tells the model which groups came and went while the session was away.
-fn announce_groups(session: &mut Session, view: &View, before: &BTreeMap<GroupId, Fingerprint>) {
-    let now = known_groups(view);
-    let only = |here: &BTreeMap<GroupId, Fingerprint>, there: &BTreeMap<GroupId, Fingerprint>| {
-        let ids = here.keys().filter(|id| !there.contains_key(*id));
-        ids.map(GroupId::to_string).collect::<Vec<String>>()
-    };
-    for (text, ids) in [
-        ("New tool groups are available", only(&now, before)),
-        ("These tool groups are no longer available", only(before, &now)),
-    ] {
-        if !ids.is_empty() && session.prefix.is_some() {
-            session.announcements.push(format!("{text}: {}.", text::list(&ids, 40)));
-        }
     }
 }

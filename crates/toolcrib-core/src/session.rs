@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use crate::meta::MetaTool;
 use crate::scope::{Learned, Scope};
 use crate::{Definition, Fingerprint, GroupId, Loaded, Preset, Strategy, Tool, ToolName, View};
 
@@ -63,10 +64,13 @@ impl Prefix {
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedTool {
     pub(crate) name: ToolName,
+    /// The toolset that has it.
     pub(crate) group: GroupId,
-    /// Of the tool as it was shown.
+    /// The groups it counts for: its toolset, and groups that name it and were loaded.
+    pub(crate) within: Vec<GroupId>,
+    /// Of the tool as it was last shown.
     pub(crate) fingerprint: Fingerprint,
-    /// As it was shown: in the tools array it stays so, whatever the server does later.
+    /// As it was first shown: in the tools array it stays so, whatever the server does later.
     pub(crate) definition: Definition,
     pub(crate) last_used: u64,
 }
@@ -106,7 +110,7 @@ impl Session {
         let mut gone = Vec::new();
         for name in names {
             if let Some((exposed, tool)) = self.tools.shift_remove_entry(name.as_ref()) {
-                self.shrink(&tool.group);
+                tool.within.iter().for_each(|id| self.recount(id));
                 gone.push(exposed);
             }
         }
@@ -115,29 +119,24 @@ impl Session {
 
     /// Forgets a whole group; says which of its tools there were.
     pub fn unload_group(&mut self, id: &GroupId) -> Vec<Arc<str>> {
-        let names: Vec<Arc<str>> = self
-            .tools
-            .iter()
-            .filter(|(_, tool)| tool.group == *id)
-            .map(|(exposed, _)| exposed.clone())
-            .collect();
-        let gone = self.unload(&names);
+        let gone = self.unload(self.loaded_within(id));
         self.groups.shift_remove(id);
         gone
     }
 
-    /// Brings what is noted of a group in line with the tools that are left of it.
-    fn shrink(&mut self, id: &GroupId) {
-        let left: Vec<Arc<str>> = self
-            .tools
-            .iter()
-            .filter(|(_, tool)| tool.group == *id)
-            .map(|(exposed, _)| exposed.clone())
-            .collect();
-        if left.is_empty() {
+    /// The tools loaded that count for a group, in first-load order.
+    fn loaded_within(&self, id: &GroupId) -> Vec<Arc<str>> {
+        let within = self.tools.iter().filter(|(_, tool)| tool.within.contains(id));
+        within.map(|(exposed, _)| exposed.clone()).collect()
+    }
+
+    /// Brings what is noted of a group in line with the tools loaded of it.
+    fn recount(&mut self, id: &GroupId) {
+        let names = self.loaded_within(id);
+        if names.is_empty() {
             self.groups.shift_remove(id);
-        } else if let Some(loaded) = self.groups.get_mut(id) {
-            *loaded = Loaded::Some(left);
+        } else {
+            self.groups.insert(id.clone(), Loaded::Some(names));
         }
     }
 
@@ -182,9 +181,41 @@ impl Session {
         Scope::new(view, &self.learned, self.with_mcp)
     }
 
+    /// The exposed names of the tools in the first request, verbs aside.
+    pub(crate) fn base_tools(&self) -> impl Iterator<Item = &Arc<str>> {
+        let base = self.prefix.iter().flat_map(|prefix| &prefix.tools);
+        base.map(Definition::name).filter(|name| MetaTool::named(name).is_none())
+    }
+
     /// Whether the tool was in the first request.
     pub(crate) fn is_base(&self, exposed: &str) -> bool {
         self.prefix.as_ref().is_some_and(|prefix| prefix.has(exposed))
+    }
+
+    /// Whether the model was shown this tool, in its present form or another.
+    pub(crate) fn knows(&self, tool: &Tool) -> bool {
+        self.is_base(tool.exposed()) || self.tools.contains_key(tool.exposed())
+    }
+
+    /// Whether the model was shown another form of this tool than it has now.
+    pub(crate) fn is_stale(&self, tool: &Tool) -> bool {
+        let loaded = self.tools.get(tool.exposed());
+        loaded.is_some_and(|loaded| loaded.fingerprint != tool.fingerprint())
+            || self.is_base_stale(tool)
+    }
+
+    /// Whether the tool was in the first request in another form than it has now.
+    pub(crate) fn is_base_stale(&self, tool: &Tool) -> bool {
+        let mut base = self.prefix.iter().flat_map(|prefix| &prefix.tools);
+        self.is_base(tool.exposed())
+            && base.any(|it| it.name() == tool.exposed() && it != tool.definition())
+    }
+
+    /// Notes that the model was shown the present form of a tool it has.
+    pub(crate) fn refresh(&mut self, tool: &Tool) {
+        if let Some(loaded) = self.tools.get_mut(tool.exposed()) {
+            loaded.fingerprint = tool.fingerprint();
+        }
     }
 
     /// Whether the model has been given this tool in its present form.
@@ -211,6 +242,7 @@ impl Session {
         let loaded = LoadedTool {
             name: tool.name().clone(),
             group: tool.group().clone(),
+            within: vec![tool.group().clone()],
             fingerprint: tool.fingerprint(),
             definition: tool.definition().clone(),
             last_used: turn,
@@ -225,8 +257,28 @@ impl Session {
         true
     }
 
-    pub(crate) fn load_group(&mut self, id: &GroupId) {
+    /// Notes that these loaded tools are what was asked for of a group.
+    pub(crate) fn load_part(&mut self, id: &GroupId, tools: &[Arc<Tool>]) {
+        self.join(id, tools);
+        if self.loaded(id) != Loaded::All {
+            self.recount(id);
+        }
+    }
+
+    /// Notes that these loaded tools are all of a group.
+    pub(crate) fn load_group(&mut self, id: &GroupId, tools: &[Arc<Tool>]) {
+        self.join(id, tools);
         self.groups.insert(id.clone(), Loaded::All);
+    }
+
+    fn join(&mut self, id: &GroupId, tools: &[Arc<Tool>]) {
+        for tool in tools {
+            if let Some(loaded) = self.tools.get_mut(tool.exposed())
+                && !loaded.within.contains(id)
+            {
+                loaded.within.push(id.clone());
+            }
+        }
     }
 }
 

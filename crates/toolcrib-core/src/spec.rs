@@ -125,6 +125,12 @@ impl ToolSpec {
         self
     }
 
+    /// The same tool under another name.
+    pub fn renamed(mut self, name: ToolName) -> Self {
+        self.name = name;
+        self
+    }
+
     /// Never runs beside another call of the same batch.
     pub fn into_sequential(mut self) -> Self {
         self.sequential = true;
@@ -169,9 +175,9 @@ impl ToolSpec {
         if let Some(hint) = &self.search_hint {
             return Some(one_line(hint, 160));
         }
-        let server = self.name.server()?;
+        let server = one_line(self.name.server()?, 40);
         let about = first_sentence(self.description(), 120);
-        Some(if about.is_empty() { one_line(server, 40) } else { format!("{server}: {about}") })
+        Some(if about.is_empty() { server } else { format!("{server}: {about}") })
     }
 
     pub(crate) fn shared_description(&self) -> Arc<str> {

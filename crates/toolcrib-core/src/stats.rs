@@ -57,21 +57,19 @@ impl Engine {
             prefix.tools.iter().filter(|tool| crate::meta::MetaTool::named(tool.name()).is_some());
         tokens.active = verbs.map(|verb| verb.tokens()).sum();
         let mut loaded = 0;
-        let mut tool_names: Vec<Arc<str>> = Vec::new();
-        for (segment, items) in scope.groups() {
-            tool_names.extend(crate::segment::item_names(&items));
-            for tool in items.into_iter().filter_map(crate::engine::tool_of) {
-                let count = tool.tokens();
-                tokens.full += count;
-                *tokens.by_group.entry(segment.id().to_string()).or_default() += count;
-                if session.has(&tool) {
-                    loaded += 1;
-                    tokens.active += count;
-                } else {
-                    tokens.deferred += count;
-                }
+        for tool in scope.tools() {
+            let count = tool.tokens();
+            tokens.full += count;
+            *tokens.by_group.entry(tool.group().to_string()).or_default() += count;
+            if session.has(tool) {
+                loaded += 1;
+                tokens.active += count;
+            } else {
+                tokens.deferred += count;
             }
         }
+        let mut tool_names: Vec<Arc<str>> =
+            scope.groups().flat_map(|(_, items)| crate::segment::item_names(&items)).collect();
         tool_names.sort();
         tool_names.dedup();
         Ok(Stats {

@@ -35,7 +35,9 @@ pub(crate) fn one_line(text: &str, max: usize) -> String {
 
 /// Zero-width and direction-changing characters, which hide text from a person but not a model.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{fe00}'..='\u{fe0e}'
+        | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// The first sentence of a description, as one line of at most `max` characters.
@@ -45,9 +47,10 @@ pub(crate) fn first_sentence(text: &str, max: usize) -> String {
     one_line(&line[..end], max)
 }
 
-/// `a, b, c`, or `a, b, … 7 more` where only `most` may be shown.
+/// `a, b, c`, or `a, b, … 7 more` where only `most` may be shown; on one line.
 pub(crate) fn list<S: AsRef<str>>(items: &[S], most: usize) -> String {
-    let shown: Vec<&str> = items.iter().take(most).map(AsRef::as_ref).collect();
+    let shown: Vec<String> =
+        items.iter().take(most).map(|item| one_line(item.as_ref(), 300)).collect();
     match items.len().saturating_sub(most) {
         0 => shown.join(", "),
         more => format!("{}, … {more} more", shown.join(", ")),
@@ -83,5 +86,6 @@ mod tests {
     fn a_long_list_says_how_much_it_leaves_out() {
         assert_eq!(list(&["a", "b", "c"], 3), "a, b, c");
         assert_eq!(list(&["a", "b", "c"], 1), "a, … 2 more");
+        assert_eq!(list(&["a\nb"], 1), "a b");
     }
 }

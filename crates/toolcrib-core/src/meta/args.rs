@@ -1,5 +1,6 @@
 //! The arguments of a verb, read as a model means them.
 
+use indexmap::IndexSet;
 use serde_json::{Map, Value};
 
 use crate::Call;
@@ -39,18 +40,17 @@ impl Args {
             _ => None,
         };
         let number = number.filter(|number| !number.is_nan());
-        number.map_or(default, |number| number.clamp(1.0, most as f64) as usize).clamp(1, most)
+        // A float beyond the range of integers becomes the nearest of them.
+        number.map_or(default, |number| number as usize).clamp(1, most.max(1))
     }
 
     /// A list of names: an array, or text with commas. Empty or missing means none were given.
     pub(super) fn names(&self, keys: &[&str]) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
+        let mut names: IndexSet<String> = IndexSet::new();
         let mut add = |text: &str| {
-            for name in crate::find::split_names(text) {
-                if !name.eq_ignore_ascii_case("null") && !names.iter().any(|known| known == name) {
-                    names.push(name.to_owned());
-                }
-            }
+            let given = crate::find::split_names(text).into_iter();
+            let real = given.filter(|name| !name.eq_ignore_ascii_case("null"));
+            names.extend(real.map(str::to_owned));
         };
         match keys.iter().find_map(|key| self.0.get(*key)) {
             Some(Value::String(text)) => match serde_json::from_str::<Vec<String>>(text) {
@@ -60,7 +60,7 @@ impl Args {
             Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).for_each(add),
             _ => {}
         }
-        names
+        names.into_iter().collect()
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Value> {

@@ -5,19 +5,13 @@ use serde_json::{Value, json};
 
 use super::args::Args;
 use super::{MetaTool, Verb};
-use crate::session::Latched;
 use crate::{Call, Step};
 
-pub(super) fn define(latched: Latched) -> (String, Value) {
-    let source = match latched.preset {
-        crate::Preset::Groups => "load_tools",
-        crate::Preset::Regex => "tool_search_regex",
-        _ => "tool_search",
-    };
+pub(super) fn define(finder: Option<&str>) -> (String, Value) {
+    let source = finder.map_or_else(String::new, |verb| format!(" you got from `{verb}`"));
     let description = format!(
-        "Call a tool that is not in your tool list. Its arguments must fit the schema you got from \
-         `{source}`; if they don't, you get the schema back and nothing is run. Give `tool_name` \
-         first."
+        "Call a tool that is not in your tool list. Its arguments must fit the schema{source}; if \
+         they don't, you get the schema back and nothing is run. Give `tool_name` first."
     );
     let schema = json!({"type": "object", "properties": {
         "tool_name": {"type": "string", "description": "The name of the tool."},
@@ -32,29 +26,46 @@ pub(super) fn resolve(verb: Verb<'_>) -> Step {
         Ok(args) => args,
         Err(problem) => return verb.mistake(&problem.message),
     };
-    let inner = args.get("arguments").cloned();
-    // Some models put the name inside the arguments.
-    let nested = || Some(inner.as_ref()?.get("tool_name")?.as_str()?.to_owned());
-    let Some(name) = args.text(&["tool_name", "name", "tool"]).or_else(nested) else {
+    let Some((name, arguments)) = unwrap(&args) else {
         return verb
             .mistake("`tool_name` is required: the name of the tool to call, as found or listed.");
     };
-    let arguments = match inner {
-        Some(Value::Object(inner))
-            if inner.get("arguments").is_some_and(Value::is_object)
-                && inner.get("tool_name").is_some_and(|again| *again == name) =>
-        {
-            inner["arguments"].clone()
-        }
-        Some(inner) => inner,
-        // Others leave the envelope out and put the arguments beside the name.
-        None => Value::Object(args.without(&["tool_name", "name", "tool"])),
-    };
-    let inner = Call { name, arguments, ..verb.call.clone() };
-    match MetaTool::named(inner.name.trim()) {
-        Some(MetaTool::CallTool) => {
-            verb.mistake("Name the tool itself: call_tool can't call itself.")
-        }
-        _ => verb.engine.resolve(verb.session, verb.view, &inner),
+    if MetaTool::meant(&name) == Some(MetaTool::CallTool) {
+        return verb.mistake("Name the tool itself: call_tool can't call itself.");
     }
+    let inner = Call { name, arguments, ..verb.call.clone() };
+    verb.engine.resolve(verb.session, verb.view, &inner)
+}
+
+/// The tool and its arguments, wherever in the envelope the model has put them.
+fn unwrap(args: &Args) -> Option<(String, Value)> {
+    let inner = args.get("arguments").filter(|inner| !inner.is_null());
+    let named = ["tool_name", "name", "tool"]
+        .iter()
+        .find_map(|key| args.text(&[key]).map(|name| (*key, name)));
+    let (key, name) = match named {
+        Some(named) => named,
+        // Some models put the name, or the whole envelope, inside the arguments.
+        None => {
+            let mut envelope = inner?.as_object()?.clone();
+            let name = envelope.shift_remove("tool_name")?.as_str()?.to_owned();
+            let arguments = match envelope.get("arguments") {
+                Some(arguments) if arguments.is_object() => arguments.clone(),
+                _ => Value::Object(envelope),
+            };
+            return Some((name, arguments));
+        }
+    };
+    let arguments = match inner {
+        Some(twice)
+            if twice.get("tool_name").is_some_and(|again| *again == name)
+                && twice.get("arguments").is_some_and(Value::is_object) =>
+        {
+            twice["arguments"].clone()
+        }
+        Some(inner) => inner.clone(),
+        // Others leave the envelope out and put the arguments beside the name.
+        None => Value::Object(args.without(&[key, "arguments"])),
+    };
+    Some((name, arguments))
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Verb;
 use super::args::Args;
+use super::tool_search::how_many_fit;
 use crate::find::{Ask, Unasked};
 use crate::scope::Lookup;
 use crate::segment::Item;
@@ -80,7 +81,12 @@ fn list(verb: Verb<'_>, query: &str) -> Step {
             return verb.mistake(&format!("Not a valid regular expression: {reason}"));
         }
     };
-    let found = scope.search(&ask, settings.search_limit_max);
+    let mut found = scope.search(&ask, settings.search_limit_max.max(1));
+    if let Some(group) = verb.to_open(query).filter(|_| found.hits.is_empty()) {
+        return Step::Need(Need::Group(group));
+    }
+    let sizes = found.hits.iter().map(|hit| entry(hit.item).description.len());
+    found.hits.truncate(how_many_fit(sizes, settings.result_bytes));
     let mut hint = if found.hits.is_empty() {
         "Nothing matches. Try other words for the same thing, or fewer.".to_owned()
     } else {

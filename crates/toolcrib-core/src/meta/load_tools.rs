@@ -5,26 +5,19 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::Verb;
 use super::args::Args;
-use super::tool_search::{Row, how_many_fit};
-use super::{MetaTool, Verb};
+use super::tool_search::{Row, bytes, how_many_fit};
 use crate::engine::tool_of;
 use crate::segment::{Item, Segment};
-use crate::session::Latched;
 use crate::text::{self, one_line};
-use crate::{Need, Step, Strategy, Tool};
+use crate::{Need, Step, Tool};
 
-pub(super) fn define(latched: Latched) -> (String, Value) {
-    let then = match latched.strategy {
-        Strategy::Dispatch => format!(
-            "You get their full schemas; invoke them with `{}`.",
-            MetaTool::CallTool.exposed(latched.preset)
-        ),
-        _ => "They join your tool list.".to_owned(),
-    };
+pub(super) fn define(then: &str) -> (String, Value) {
     let description = format!(
-        "Load the tools of a group listed in the system prompt, all of them or those you name. \
-         {then} Loading a group again is harmless and shows its schemas again."
+        "Load the tools of a group listed in the system prompt, all of them or those you name: \
+         get their full schemas, {then} Loading a group again is harmless and shows its schemas \
+         again."
     );
     let schema = json!({"type": "object", "properties": {
         "group_id": {"type": "string", "description": "The group, such as `mcp:github`."},
@@ -79,11 +72,12 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
         return match verb.call.failure(&id) {
             None => Step::Need(Need::Group(id)),
             Some(reason) => {
+                let waiting = scope.members(&segment).len();
                 let failed = Failed {
                     group_id: id.as_str(),
                     expanded: false,
                     error: format!("Loader failed: {}", one_line(reason, 300)),
-                    remaining: (segment.len() > 0).then_some(segment.len()),
+                    remaining: (waiting > 0).then_some(waiting),
                     available_groups: None,
                 };
                 verb.answer(&failed, true)
@@ -100,8 +94,10 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     let missing: Vec<String> = missing.collect();
     let all: Vec<Arc<Tool>> = members.iter().copied().filter_map(tool_of).collect();
     verb.load(&tools);
-    if names.is_empty() && missing.is_empty() {
-        verb.session.load_group(&id);
+    if names.is_empty() && missing.is_empty() && !tools.is_empty() {
+        verb.session.load_group(&id, &tools);
+    } else {
+        verb.session.load_part(&id, &tools);
     }
     if !missing.is_empty() {
         let note = format!(
@@ -111,7 +107,7 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
         verb.effects.notes.push(note);
     }
     let loaded = all.iter().filter(|tool| verb.session.has(tool)).count();
-    let shown = how_many_fit(&tools, verb.engine.settings.result_bytes);
+    let shown = how_many_fit(tools.iter().map(bytes), verb.engine.settings.result_bytes);
     let dispatches = verb.dispatches();
     let omitted: Vec<&str> = if dispatches {
         tools[shown..].iter().map(|tool| &**tool.exposed()).collect()
@@ -138,6 +134,9 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
 }
 
 fn nothing_loaded(members: &[Arc<Tool>]) -> String {
+    if members.is_empty() {
+        return "Nothing was loaded: the group turned out to have no tools.".to_owned();
+    }
     let names: Vec<&str> = members.iter().map(|tool| &**tool.exposed()).collect();
     format!("Nothing was loaded. The group has: {}", text::list(&names, 40))
 }
@@ -176,7 +175,13 @@ fn choose<'a>(members: &[Item<'a>], names: &[String]) -> (Vec<Item<'a>>, Vec<Str
 
 fn unknown_group(verb: Verb<'_>, asked: &str) -> Step {
     let scope = verb.session.scope(verb.view);
-    let groups: Vec<&str> = scope.groups().map(|(segment, _)| segment.id().as_str()).collect();
+    // What is in the tool list anyway need not be loaded.
+    let waits = |item: &Item<'_>| !verb.session.is_base(item.exposed());
+    let groups: Vec<&str> = scope
+        .groups()
+        .filter(|(_, items)| items.is_empty() || items.iter().any(waits))
+        .map(|(segment, _)| segment.id().as_str())
+        .collect();
     let error = if asked.is_empty() {
         "`group_id` is required.".to_owned()
     } else {

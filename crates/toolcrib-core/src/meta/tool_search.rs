@@ -5,55 +5,45 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::Verb;
 use super::args::Args;
-use super::{MetaTool, Verb};
 use crate::engine::tool_of;
 use crate::find::{Ask, Found, Unasked, split_names};
 use crate::segment::Item;
-use crate::session::Latched;
 use crate::text;
-use crate::{Definition, Need, Preset, Schema, Step, Tool};
+use crate::{Definition, GroupId, Need, Preset, Schema, Settings, Step, Tool};
 
-pub(super) fn define(latched: Latched) -> (String, Value) {
-    let then = match latched.strategy {
-        crate::Strategy::Dispatch => {
-            let verb = MetaTool::CallTool.exposed(latched.preset);
-            format!("then call it with `{verb}`")
-        }
-        _ => "after which they are in your tool list".to_owned(),
-    };
-    let query = match latched.preset {
-        Preset::Exact => {
-            return (
-                format!(
-                    "Get the full definitions of deferred tools by their exact names, {then}. \
-                     Names are listed in the system prompt."
-                ),
-                json!({"type": "object", "properties": {"query": {"type": "string",
-                    "description": "One or more exact tool names, separated by commas."}},
-                    "required": ["query"]}),
-            );
-        }
-        Preset::Stubs => {
-            "Keywords; or `select:name_a,name_b` for exactly these tools; `+word` must occur."
-        }
-        _ => {
+pub(super) fn define(preset: Preset, then: &str, settings: &Settings) -> (String, Value) {
+    if preset == Preset::Exact {
+        let description = format!(
+            "Get the full definitions of deferred tools by their exact names, {then} Names are \
+             listed in the system prompt."
+        );
+        let schema = json!({"type": "object", "properties": {"query": {"type": "string",
+            "description": "One or more exact tool names, separated by commas."}},
+            "required": ["query"]});
+        return (description, schema);
+    }
+    let (query, limit) = match preset {
+        Preset::Stubs => (
+            "Keywords; or `select:name_a,name_b` for exactly these tools; `+word` must occur.",
+            "max_results",
+        ),
+        _ => (
             "What the tool should do, in a few words; or a tool's name; or `select:name_a,name_b` \
-             for exactly these. `+word` must occur; `/regex/` matches names and descriptions."
-        }
+             for exactly these. `+word` must occur; `/regex/` matches names and descriptions.",
+            "limit",
+        ),
     };
-    let (limit, default, most) = match latched.preset {
-        Preset::Stubs => ("max_results", 5, 50),
-        _ => ("limit", 5, 20),
-    };
+    let most = settings.search_limit_max;
     let description = format!(
-        "Find tools and get their full definitions, {then}. Many more tools exist than you can \
-         see: search before you conclude that something cannot be done."
+        "Find tools and get their full definitions, {then} Many more tools exist than you can see: \
+         search before you conclude that something cannot be done."
     );
     let schema = json!({"type": "object", "properties": {
         "query": {"type": "string", "description": query},
         limit: {"type": "integer", "description": format!("How many to return, at most {most}."),
-            "default": default}
+            "default": settings.search_limit}
     }, "required": ["query"]});
     (description, schema)
 }
@@ -69,20 +59,15 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     let settings = &verb.engine.settings;
     let limit = args.limit(settings.search_limit, settings.search_limit_max);
     let scope = verb.session.scope(verb.view);
-    let found = if verb.latched.preset == Preset::Exact {
-        // The names are in the prompt, so a name is what is asked for; words are a second try.
-        let found = scope.select(&split_names(&query));
-        match (found.hits.is_empty(), Ask::parse(&query)) {
-            (true, Ok(ask @ (Ask::Select(_) | Ask::Pattern(_)))) => scope.search(&ask, limit),
-            _ => found,
+    let found = match Ask::parse(&query) {
+        // The names are in the prompt, so names are what is asked for.
+        Ok(Ask::Words { .. }) if verb.latched.preset == Preset::Exact => {
+            scope.select(&split_names(&query))
         }
-    } else {
-        match Ask::parse(&query) {
-            Ok(ask) => scope.search(&ask, limit),
-            Err(Unasked::Blank) => return blank(verb),
-            Err(Unasked::BadPattern(reason)) => {
-                return verb.mistake(&format!("Not a valid regular expression: {reason}"));
-            }
+        Ok(ask) => scope.search(&ask, limit),
+        Err(Unasked::Blank) => return blank(verb),
+        Err(Unasked::BadPattern(reason)) => {
+            return verb.mistake(&format!("Not a valid regular expression: {reason}"));
         }
     };
     let unloaded = found.hits.iter().find_map(|hit| match hit.item {
@@ -90,6 +75,7 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
             .filter(|id| verb.call.failure(id).is_none() && !verb.session.learned.contains_key(id)),
         Item::Tool(_) => None,
     });
+    let unloaded = unloaded.or_else(|| verb.to_open(&query).filter(|_| found.hits.is_empty()));
     if let Some(group) = unloaded {
         return Step::Need(Need::Group(group));
     }
@@ -107,7 +93,7 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     match verb.latched.preset {
         Preset::Stubs => {
             let text = outcome.functions(&hint);
-            verb.answer_text(text, outcome.shown.is_empty())
+            verb.answer_text(text, false)
         }
         Preset::Exact => verb.answer(
             &ExactResult {
@@ -115,7 +101,7 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
                 not_found: &outcome.not_found,
                 hint: &hint,
             },
-            outcome.shown.is_empty(),
+            false,
         ),
         _ => verb.answer(
             &CribResult {
@@ -170,6 +156,9 @@ struct ExactResult<'a> {
     hint: &'a str,
 }
 
+/// Misses that are commented on one by one.
+const MOST_REMARKS: usize = 8;
+
 /// What a search came to, before it is put in a preset's words.
 struct Outcome {
     total: usize,
@@ -191,7 +180,7 @@ impl Outcome {
             let reason = text::one_line(reason, 200);
             remarks.push(format!("`{}` could not be loaded: {reason}.", named.exposed));
         }
-        for miss in &found.misses {
+        for miss in found.misses.iter().take(MOST_REMARKS) {
             if miss.candidates.is_empty() {
                 let near = scope.nearest(&miss.asked, 3);
                 if !near.is_empty() {
@@ -202,11 +191,21 @@ impl Outcome {
                 remarks.push(format!("`{}` is ambiguous: {names}.", miss.asked));
             }
         }
+        if found.unread > 0 {
+            let unread = found.unread;
+            remarks.push(format!("{unread} more names were not looked up: ask for fewer at once."));
+        }
         let tools: Vec<Arc<Tool>> = found.hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
-        let fitting = how_many_fit(&tools, verb.engine.settings.result_bytes);
+        let fitting = how_many_fit(tools.iter().map(bytes), verb.engine.settings.result_bytes);
         let omitted = tools[fitting..].iter().map(|tool| tool.exposed().clone()).collect();
         if found.hits.is_empty() {
-            let groups = scope.unopened(query);
+            let (failed, groups): (Vec<&GroupId>, Vec<&GroupId>) =
+                scope.unopened(query).into_iter().partition(|id| verb.call.failure(id).is_some());
+            for id in failed {
+                let reason = text::one_line(verb.call.failure(id).unwrap_or_default(), 200);
+                remarks.push(format!("Group `{id}` could not be loaded: {reason}."));
+            }
+            let groups: Vec<&str> = groups.iter().map(|id| id.as_str()).collect();
             if !groups.is_empty() {
                 remarks.push(format!(
                     "These groups may have it, load them to see: {}.",
@@ -284,14 +283,20 @@ impl Outcome {
     }
 }
 
-/// How many whole definitions fit; the first always does.
-pub(super) fn how_many_fit(tools: &[Arc<Tool>], most: usize) -> usize {
+/// What a tool's definition adds to a result.
+pub(super) fn bytes(tool: &Arc<Tool>) -> usize {
+    tool.definition().schema().get().len() + tool.spec().description().len()
+}
+
+/// How many whole entries of these sizes fit; the first always does.
+pub(super) fn how_many_fit(sizes: impl ExactSizeIterator<Item = usize>, most: usize) -> usize {
+    let all = sizes.len();
     let mut bytes = 0;
-    let fits = |tool: &&Arc<Tool>| {
-        bytes += tool.definition().schema().get().len() + tool.spec().description().len();
+    let fits = |size: &usize| {
+        bytes += size;
         bytes <= most
     };
-    tools.iter().take_while(fits).count().max(1).min(tools.len())
+    sizes.take_while(fits).count().max(1).min(all)
 }
 
 fn blank(verb: Verb<'_>) -> Step {

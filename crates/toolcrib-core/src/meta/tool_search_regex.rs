@@ -7,26 +7,24 @@ use serde_json::{Value, json};
 
 use super::Verb;
 use super::args::Args;
+use super::tool_search::{bytes, how_many_fit};
 use crate::engine::tool_of;
 use crate::find::{Ask, Unasked};
-use crate::session::Latched;
-use crate::{Need, Schema, Step, Tool, segment::Item, text};
+use crate::{Need, Schema, Settings, Step, Tool, segment::Item, text};
 
-pub(super) fn define(latched: Latched) -> (String, Value) {
-    let then = match latched.strategy {
-        crate::Strategy::Dispatch => "can be called with `call_tool`",
-        _ => "are in your tool list afterwards",
-    };
+pub(super) fn define(then: &str, settings: &Settings) -> (String, Value) {
+    let (default, most) = (settings.search_limit, settings.search_limit_max);
     let description = format!(
-        "Search for available tools using a regex pattern. The tools it returns are loaded and \
-         {then}. Many more tools exist than you can see: search before you conclude that something \
-         cannot be done."
+        "Search for available tools using a regex pattern. The tools it returns are loaded, {then} \
+         Many more tools exist than you can see: search before you conclude that something cannot \
+         be done."
     );
     let schema = json!({"type": "object", "properties": {
         "pattern": {"type": "string", "description":
             "Regex pattern to match against tool names and descriptions. Case-insensitive."},
-        "limit": {"type": "integer", "default": 10, "description":
-            "Maximum number of tools to return (default: 10, max: 50)"}
+        "limit": {"type": "integer", "description":
+            format!("Maximum number of tools to return (default: {default}, max: {most})"),
+            "default": default}
     }, "required": ["pattern"]});
     (description, schema)
 }
@@ -72,11 +70,13 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
             .filter(|id| verb.call.failure(id).is_none() && !verb.session.learned.contains_key(id)),
         Item::Tool(_) => None,
     });
+    let unloaded = unloaded.or_else(|| verb.to_open(&pattern).filter(|_| found.hits.is_empty()));
     if let Some(group) = unloaded {
         return Step::Need(Need::Group(group));
     }
     let total = found.total;
-    let tools: Vec<Arc<Tool>> = found.hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
+    let mut tools: Vec<Arc<Tool>> = found.hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
+    tools.truncate(how_many_fit(tools.iter().map(bytes), settings.result_bytes));
     if tools.is_empty() {
         return no_match(verb, &pattern);
     }
