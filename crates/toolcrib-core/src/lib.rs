@@ -25,6 +25,7 @@ mod group;
 mod json;
 mod meta;
 mod name;
+mod plan;
 mod policy;
 mod prompt;
 mod registry;
@@ -51,6 +52,9 @@ pub use fingerprint::Fingerprint;
 pub use globs::PatternError;
 pub use group::{Group, GroupId, Loaded, Members};
 pub use name::{Naming, ToolName, ToolSource};
+pub use plan::{
+    Approach, Footprint, Footprints, LoadRound, Plan, PlanRow, Scenario, TurningPoint, Varied, plan,
+};
 pub use policy::{Policy, PolicyRules};
 pub use registry::{Change, RegisterError, Registry, ServerTools, schema_of};
 pub use resolve::LoadReport;
