@@ -1,2 +1,51 @@
-//! Placeholder.
-fn main() {}
+//! The `toolcrib` command.
+//!
+//! In reading order:
+//!
+//! 1. `args`: what may be asked for on the command line.
+//! 2. `config`: what `toolcrib.toml` may say, and what is wrong where.
+//! 3. `sources`: tool lists, read from files or from the built-in sample.
+//! 4. `tools`, `search`, `prompt`, `plan`: one file per command.
+//! 5. `output`: the one place that prints.
+
+mod args;
+mod config;
+mod output;
+mod plan;
+mod prompt;
+mod sample;
+mod search;
+mod sources;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command, Context};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    output::set_color(args.global.color);
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => output::fail(&error),
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    // These two are for when the configuration can't be read, or there is none.
+    match &args.command {
+        Command::Config(command) => return config::run(command, &args.global),
+        Command::Completions { shell } => return args::completions(*shell),
+        _ => {}
+    }
+    let context = Context::new(&args.global)?;
+    match &args.command {
+        Command::Tools(args) => tools::run(args, &context),
+        Command::Search(args) => search::run(args, &context),
+        Command::Prompt(args) => prompt::run(args, &context),
+        Command::Plan(args) => plan::run(args, &context),
+        Command::Config(_) | Command::Completions { .. } => Ok(()),
+    }
+}

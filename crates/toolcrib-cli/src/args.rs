@@ -1,0 +1,195 @@
+//! What may be asked for on the command line. Parsed once, then turned into plain values.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand, ValueEnum};
+use toolcrib::tokens::{Class, Model};
+use toolcrib::{Engine, Mode, Preset, ProviderClass, Settings, StrategyChoice};
+
+use crate::config::{Config, ConfigCommand};
+use crate::output::{self, Misuse};
+use crate::{plan, prompt, search, tools};
+
+/// Keep thousands of tools at hand and send a model a few hundred tokens.
+///
+/// Toolcrib holds tool schemas back until a model asks for them. These commands show what it
+/// does with your tools; without any, they use a small built-in sample.
+#[derive(Debug, Parser)]
+#[command(
+    name = "toolcrib",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  toolcrib tools                          what the sample's tools cost, and what waits
+  toolcrib tools --tools servers/         the same for your own lists
+  toolcrib search 'open a pull request'   how tool_search ranks them
+  toolcrib prompt --preset groups         exactly what a model would see"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Global {
+    /// Configuration to use [default: toolcrib.toml in the current folder, if there is one]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON, for scripts
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(help_heading = "Global options")]
+    pub(crate) color: Color,
+    /// Say nothing on standard error but errors
+    #[arg(long, short, global = true, help_heading = "Global options")]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List tools: what each costs, what is sent and what waits
+    Tools(tools::ToolsArgs),
+    /// Rank tools for a query, as the model's tool_search does
+    Search(search::SearchArgs),
+    /// Show exactly what a model would see at its first request
+    Prompt(prompt::PromptArgs),
+    /// Compare the cost of strategies over a conversation
+    Plan(plan::PlanArgs),
+    /// Check toolcrib.toml, or show what it amounts to
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  toolcrib completions bash > ~/.local/share/bash-completion/completions/toolcrib"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    let mut command = <Args as clap::CommandFactory>::command();
+    clap_complete::generate(shell, &mut command, "toolcrib", &mut script);
+    output::text(&String::from_utf8_lossy(&script))
+}
+
+/// What holds for a whole run, as plain values.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) config: Config,
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+}
+
+impl Context {
+    pub(crate) fn new(global: &Global) -> anyhow::Result<Self> {
+        let config = Config::load(global.config.as_deref())?;
+        Ok(Self { config, json: global.json, quiet: global.quiet })
+    }
+
+    /// Tells a person something that is not part of the answer.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet && !self.json {
+            output::note(text);
+        }
+    }
+
+    /// Tells of something that was left out.
+    pub(crate) fn warn(&self, text: &str) {
+        if !self.quiet {
+            output::warn(text);
+        }
+    }
+}
+
+/// How the engine should behave. What is not given here comes from the configuration, and what
+/// is not there either from the preset.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Engine options")]
+pub(crate) struct EngineArgs {
+    /// The set of choices to start from
+    #[arg(long, value_parser = words(&["crib", "regex", "stubs", "lazy", "groups", "exact"])
+        .try_map(|word| word.parse::<Preset>()))]
+    pub(crate) preset: Option<Preset>,
+    /// Whether schemas are held back
+    #[arg(long, value_parser = words(&["auto", "deferred", "full"])
+        .try_map(|word| word.parse::<Mode>()))]
+    pub(crate) mode: Option<Mode>,
+    /// How schemas arrive once they are asked for
+    #[arg(long, value_parser = words(&["auto", "dispatch", "inject"])
+        .try_map(|word| word.parse::<StrategyChoice>()))]
+    pub(crate) strategy: Option<StrategyChoice>,
+    /// The kind of model, for the eager rules
+    #[arg(long, value_name = "CLASS", value_parser = words(&["local", "cloud"])
+        .try_map(|word| word.parse::<ProviderClass>()))]
+    pub(crate) provider_class: Option<ProviderClass>,
+    /// The seat or role, one of [eager.profiles] in toolcrib.toml
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    /// The model's context window, in tokens
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) context_window: Option<u64>,
+    /// Text to open the catalog with, in place of the preset's own
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) header: Option<String>,
+}
+
+fn words(words: &'static [&'static str]) -> PossibleValuesParser {
+    PossibleValuesParser::new(words)
+}
+
+impl EngineArgs {
+    /// The settings these options, the configuration and the preset amount to.
+    pub(crate) fn settings(&self, config: &Config) -> anyhow::Result<Settings> {
+        let mut settings = config.settings(self.preset);
+        settings.mode = self.mode.unwrap_or(settings.mode);
+        settings.strategy = self.strategy.unwrap_or(settings.strategy);
+        settings.provider_class = self.provider_class.unwrap_or(settings.provider_class);
+        settings.context_window = self.context_window.unwrap_or(settings.context_window);
+        settings.profile = self.profile.clone().or(settings.profile);
+        settings.header = self.header.clone().or(settings.header);
+        Ok(settings)
+    }
+
+    /// Takes over what the table knows about the model, where neither the options nor the
+    /// configuration say something else.
+    pub(crate) fn for_model(&self, model: &Model, config: &Config) -> Self {
+        let class = match model.class {
+            Class::Local => ProviderClass::Local,
+            Class::Cloud => ProviderClass::Cloud,
+        };
+        Self {
+            provider_class: self.provider_class.or(config.provider_class).or(Some(class)),
+            context_window: self.context_window.or(config.context_window).or(model.context),
+            ..self.clone()
+        }
+    }
+
+    /// An engine with these settings.
+    pub(crate) fn engine(&self, config: &Config) -> anyhow::Result<Engine> {
+        Engine::new(self.settings(config)?).map_err(|error| {
+            let defined: Vec<&str> = config.eager.profiles.keys().map(String::as_str).collect();
+            let hint = match &self.profile {
+                Some(name) => output::suggest(name, defined),
+                None => None,
+            };
+            Misuse::new(format!("{error}{}", hint.unwrap_or_default())).into()
+        })
+    }
+}

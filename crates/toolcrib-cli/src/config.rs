@@ -1,0 +1,170 @@
+//! `toolcrib.toml`: everything the engine can be told, where tools are, what models cost.
+
+mod command;
+mod fault;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolcrib::tokens::Models;
+use toolcrib::{
+    EagerRules, Mode, Policy, PolicyRules, Preset, ProviderClass, Settings, StrategyChoice,
+};
+
+pub(crate) use command::{ConfigCommand, run};
+
+use crate::output::Misuse;
+
+/// The file that is used if it is there and no other is named.
+const DEFAULT_FILE: &str = "toolcrib.toml";
+
+/// How toolcrib behaves. Every key may be left out; what a preset decides then holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "toolcrib.toml")]
+pub(crate) struct Config {
+    /// Tool lists: files or folders, relative to this file.
+    pub(crate) tools: Vec<PathBuf>,
+    /// A table that corrects and extends the built-in prices of models, relative to this file.
+    pub(crate) models: Option<PathBuf>,
+    /// The set of choices to start from. `crib` unless given.
+    pub(crate) preset: Option<Preset>,
+    /// Whether schemas are held back.
+    pub(crate) mode: Option<Mode>,
+    /// How schemas arrive once they are asked for.
+    pub(crate) strategy: Option<StrategyChoice>,
+    /// In mode `auto`: hold schemas back from this many tools on.
+    pub(crate) threshold_tools: Option<usize>,
+    /// In mode `auto`: hold schemas back when they would take this share of the context window,
+    /// between 0 and 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub(crate) threshold_context: Option<f64>,
+    /// The context window of the model in use, in tokens.
+    pub(crate) context_window: Option<u64>,
+    /// The kind of model in use, for the eager rules.
+    pub(crate) provider_class: Option<ProviderClass>,
+    /// The seat or role in use, one of `eager.profiles`.
+    pub(crate) profile: Option<String>,
+    /// Tools to send in full from the start, by any name that finds them.
+    pub(crate) preload: Vec<String>,
+    /// Text to open the catalog with, in place of the preset's own.
+    pub(crate) header: Option<String>,
+    /// The most tokens the catalog in the prompt may take.
+    pub(crate) catalog_tokens: Option<u64>,
+    /// Whether catalogs that list names add a line on what each tool does.
+    pub(crate) describe_names: Option<bool>,
+    /// The most tokens that loaded schemas may take in the tools array.
+    pub(crate) loaded_tokens: Option<u64>,
+    /// How many tools a search returns unless told.
+    pub(crate) search_limit: Option<usize>,
+    /// How many it returns at most.
+    pub(crate) search_limit_max: Option<usize>,
+    /// The most bytes of schemas in one result.
+    pub(crate) result_bytes: Option<usize>,
+    /// Which tools are sent in full at any rate.
+    pub(crate) eager: EagerRules,
+    /// Which tools exist for the caller at all.
+    pub(crate) policy: PolicyRules,
+}
+
+impl Config {
+    /// Reads the file that was named, or the default one if it is there.
+    pub(crate) fn load(named: Option<&Path>) -> anyhow::Result<Self> {
+        match named {
+            Some(file) => Self::read(file),
+            None if Path::new(DEFAULT_FILE).is_file() => Self::read(Path::new(DEFAULT_FILE)),
+            None => Ok(Self::default()),
+        }
+    }
+
+    fn read(file: &Path) -> anyhow::Result<Self> {
+        let shown = file.display();
+        let text = fs::read_to_string(file)
+            .map_err(|error| Misuse::new(format!("can't read configuration {shown}: {error}")))?;
+        let mut config = Self::parse(&text)
+            .map_err(|faults| Misuse::new(fault::describe(&faults, &text, &shown.to_string())))?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        config.tools.iter_mut().chain(&mut config.models).for_each(|path| {
+            *path = folder.join(&*path);
+        });
+        Ok(config)
+    }
+
+    /// What the preset stands for, changed where this says so. A preset given on the command
+    /// line comes before the file's.
+    pub(crate) fn settings(&self, preset: Option<Preset>) -> Settings {
+        let mut settings = Settings::preset(preset.or(self.preset).unwrap_or_default());
+        set(&mut settings.mode, self.mode);
+        set(&mut settings.strategy, self.strategy);
+        set(&mut settings.threshold_tools, self.threshold_tools);
+        set(&mut settings.threshold_context, self.threshold_context.map(Some));
+        set(&mut settings.context_window, self.context_window);
+        set(&mut settings.provider_class, self.provider_class);
+        set(&mut settings.catalog_tokens, self.catalog_tokens);
+        set(&mut settings.describe_names, self.describe_names);
+        set(&mut settings.loaded_tokens, self.loaded_tokens.map(Some));
+        set(&mut settings.search_limit, self.search_limit);
+        set(&mut settings.search_limit_max, self.search_limit_max);
+        set(&mut settings.result_bytes, self.result_bytes);
+        settings.profile = self.profile.clone();
+        settings.header = self.header.clone();
+        settings.preload = self.preload.clone();
+        settings.eager = self.eager.clone();
+        settings
+    }
+
+    /// The same configuration with every choice spelt out.
+    fn effective(&self) -> Self {
+        let settings = self.settings(None);
+        Self {
+            tools: self.tools.clone(),
+            models: self.models.clone(),
+            preset: Some(settings.preset),
+            mode: Some(settings.mode),
+            strategy: Some(settings.strategy),
+            threshold_tools: Some(settings.threshold_tools),
+            threshold_context: settings.threshold_context,
+            context_window: Some(settings.context_window),
+            provider_class: Some(settings.provider_class),
+            profile: settings.profile,
+            preload: settings.preload,
+            header: settings.header,
+            catalog_tokens: Some(settings.catalog_tokens),
+            describe_names: Some(settings.describe_names),
+            loaded_tokens: settings.loaded_tokens,
+            search_limit: Some(settings.search_limit),
+            search_limit_max: Some(settings.search_limit_max),
+            result_bytes: Some(settings.result_bytes),
+            eager: settings.eager,
+            policy: self.policy.clone(),
+        }
+    }
+
+    /// The policy, compiled.
+    pub(crate) fn policy(&self) -> anyhow::Result<Policy> {
+        Policy::new(self.policy.clone()).map_err(|error| Misuse::new(error.to_string()).into())
+    }
+
+    /// The built-in table of models with the user's corrections.
+    pub(crate) fn models(&self) -> anyhow::Result<Models> {
+        let mut models = Models::embedded();
+        if let Some(file) = &self.models {
+            let shown = file.display();
+            let text = fs::read_to_string(file)
+                .with_context(|| Misuse::new(format!("can't read the table of models {shown}")))?;
+            models
+                .extend_from_toml(&text)
+                .map_err(|error| Misuse::new(format!("{shown}, {error}")))?;
+        }
+        Ok(models)
+    }
+}
+
+fn set<T>(setting: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *setting = value;
+    }
+}

@@ -1,0 +1,66 @@
+//! `toolcrib config`.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Subcommand;
+
+use super::{Config, DEFAULT_FILE};
+use crate::args::Global;
+use crate::output;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the JSON Schema of toolcrib.toml
+    #[command(after_help = "\
+Example:
+  toolcrib config schema > toolcrib.schema.json
+  then, as the first line of toolcrib.toml: #:schema ./toolcrib.schema.json")]
+    Schema,
+    /// Say what is wrong with a configuration, with line and column
+    #[command(after_help = "Example:\n  toolcrib config check toolcrib.toml")]
+    Check {
+        /// The file [default: --config, else toolcrib.toml in the current folder]
+        file: Option<PathBuf>,
+    },
+    /// Print every setting that is in force
+    #[command(after_help = "\
+Example:
+  toolcrib config show > toolcrib.toml    a file to start from")]
+    Show,
+}
+
+pub(crate) fn run(command: &ConfigCommand, global: &Global) -> anyhow::Result<()> {
+    match command {
+        ConfigCommand::Schema => output::json(&schemars::schema_for!(Config)),
+        ConfigCommand::Check { file } => check(file.as_ref().or(global.config.as_ref()), global),
+        ConfigCommand::Show => {
+            let config = Config::load(global.config.as_deref())?.effective();
+            if global.json {
+                return output::json(&config);
+            }
+            output::text(&toml::to_string(&config)?)
+        }
+    }
+}
+
+fn check(file: Option<&PathBuf>, global: &Global) -> anyhow::Result<()> {
+    let default = PathBuf::from(DEFAULT_FILE);
+    let shown = file.unwrap_or(&default).display();
+    if file.is_none() && !default.is_file() {
+        return report(global, "there is no toolcrib.toml here; the built-in defaults hold");
+    }
+    let config = Config::load(file.map(PathBuf::as_path))?;
+    config.models()?;
+    if let Some(missing) = config.tools.iter().find(|path| !path.exists()) {
+        bail!("{shown}: `tools` names {}, which does not exist", missing.display());
+    }
+    report(global, &format!("{shown} is fine: preset {}", config.settings(None).preset))
+}
+
+fn report(global: &Global, text: &str) -> anyhow::Result<()> {
+    if global.json {
+        return output::json(&serde_json::json!({"ok": true, "message": text}));
+    }
+    output::text(&format!("{text}\n"))
+}

@@ -1,0 +1,256 @@
+//! What is wrong with a configuration, and where.
+//!
+//! Unknown keys are found by walking the file beside its own JSON Schema, so that every one of
+//! them is reported, with the key that was probably meant.
+
+use std::ops::Range;
+
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use toolcrib::{EagerError, Engine, EngineError, Policy, PolicyRules, StrategyChoice};
+
+use super::Config;
+use crate::output::suggest;
+
+/// Something wrong at a place in the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    span: Range<usize>,
+    /// From the root: `eager.profiles.seat`. Empty if the text is not TOML at all.
+    key: String,
+    message: String,
+}
+
+impl Config {
+    /// Reads a configuration, or says everything that is wrong with it.
+    pub(super) fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+        let document = DeTable::parse(text).map_err(|error| vec![from_toml(&error, None)])?;
+        let mut leaves = Vec::new();
+        collect(document.get_ref(), "", &mut leaves);
+        let unknown = unknown_keys(document.get_ref());
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+        let config: Self =
+            toml::from_str(text).map_err(|error| vec![from_toml(&error, Some(&leaves))])?;
+        match config.contradiction(&leaves) {
+            Some(fault) => Err(vec![fault]),
+            None => Ok(config),
+        }
+    }
+
+    /// What every single value allows but the engine doesn't.
+    fn contradiction(&self, leaves: &[Leaf]) -> Option<Fault> {
+        let compiles = |pattern: &str| {
+            let deny_tools = vec![pattern.to_owned()];
+            Policy::new(PolicyRules { deny_tools, ..Default::default() }).is_ok()
+        };
+        let of = |found: &dyn Fn(&Leaf) -> bool, message: String| {
+            let leaf = leaves.iter().find(|leaf| found(leaf));
+            let (span, key) = leaf.map_or((0..0, ""), |leaf| (leaf.span.clone(), &leaf.key));
+            Some(Fault { span, key: key.to_owned(), message })
+        };
+        let bad_pattern = |leaf: &Leaf| {
+            let holds = ["policy.", "eager.always", "eager.sets."];
+            holds.iter().any(|key| leaf.key.starts_with(key))
+                && leaf.text.as_deref().is_some_and(|text| !compiles(text))
+        };
+        if let Err(error) = Policy::new(self.policy.clone()) {
+            return of(&bad_pattern, error.to_string());
+        }
+        let error = Engine::new(self.settings(None)).err()?;
+        let message = error.to_string();
+        match error {
+            EngineError::Eager(EagerError::UnknownSet(name)) => {
+                let hint = suggest(&name, self.eager.sets.keys().map(String::as_str));
+                let uses = |leaf: &Leaf| {
+                    ["eager.local", "eager.cloud", "eager.profiles."]
+                        .iter()
+                        .any(|key| leaf.key.starts_with(key))
+                        && leaf.text.as_ref() == Some(&name)
+                };
+                of(&uses, message + &hint.unwrap_or_default())
+            }
+            EngineError::Eager(EagerError::UnknownProfile(name)) => {
+                let hint = suggest(&name, self.eager.profiles.keys().map(String::as_str));
+                of(&|leaf| leaf.key == "profile", message + &hint.unwrap_or_default())
+            }
+            EngineError::Eager(EagerError::Pattern(_)) | EngineError::Pattern(_) => {
+                of(&bad_pattern, message)
+            }
+            _ if self.strategy == Some(StrategyChoice::Native) => {
+                of(&|leaf| leaf.key == "strategy", message)
+            }
+            _ => of(&|leaf| leaf.key == "threshold_context", message),
+        }
+    }
+}
+
+/// All faults in one message, each with file, line and column.
+pub(super) fn describe(faults: &[Fault], text: &str, file: &str) -> String {
+    let line = |fault: &Fault| {
+        let before = text.get(..fault.span.start).unwrap_or_default();
+        let line = 1 + before.matches('\n').count();
+        let column = 1 + before.rsplit('\n').next().unwrap_or_default().chars().count();
+        let key = if fault.key.is_empty() { String::new() } else { format!(", `{}`", fault.key) };
+        format!("{file}, line {line}, column {column}{key}: {}", fault.message)
+    };
+    faults.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A value that holds no others, with the key it belongs to.
+struct Leaf {
+    key: String,
+    span: Range<usize>,
+    text: Option<String>,
+}
+
+fn collect(table: &DeTable<'_>, path: &str, leaves: &mut Vec<Leaf>) {
+    for (key, value) in table {
+        collect_value(value, &join(path, key.get_ref()), leaves);
+    }
+}
+
+fn collect_value(value: &Spanned<DeValue<'_>>, key: &str, leaves: &mut Vec<Leaf>) {
+    match value.get_ref() {
+        DeValue::Table(table) => collect(table, key, leaves),
+        DeValue::Array(items) => items.iter().for_each(|item| collect_value(item, key, leaves)),
+        other => {
+            let text = other.as_str().map(str::to_owned);
+            leaves.push(Leaf { key: key.to_owned(), span: value.span(), text });
+        }
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+fn from_toml(error: &toml::de::Error, leaves: Option<&[Leaf]>) -> Fault {
+    let span = error.span().unwrap_or(0..0);
+    let at = leaves.and_then(|leaves| leaves.iter().find(|leaf| leaf.span.start >= span.start));
+    let key = at.map(|leaf| leaf.key.clone()).unwrap_or_default();
+    Fault { span, key, message: error.message().to_owned() }
+}
+
+fn unknown_keys(document: &DeTable<'_>) -> Vec<Fault> {
+    let root = schemars::schema_for!(Config).to_value();
+    let mut faults = Vec::new();
+    compare(document, &root, &root, "", &mut faults);
+    faults.sort_by_key(|fault| fault.span.start);
+    faults
+}
+
+fn compare(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str, faults: &mut Vec<Fault>) {
+    let schema = resolve(schema, root);
+    let Some(known) = schema.get("properties").and_then(Value::as_object) else { return };
+    for (key, value) in table {
+        let name = key.get_ref().as_ref();
+        match (known.get(name), value.get_ref()) {
+            (Some(schema), DeValue::Table(table)) => {
+                compare(table, schema, root, &join(path, name), faults);
+            }
+            (Some(_), _) => {}
+            (None, _) => {
+                let hint = suggest(name, known.keys().map(String::as_str)).unwrap_or_else(|| {
+                    let known: Vec<&str> = known.keys().map(String::as_str).collect();
+                    format!("; known here: {}", known.join(", "))
+                });
+                let message = format!("there is no such key{hint}");
+                faults.push(Fault { span: key.span(), key: join(path, name), message });
+            }
+        }
+    }
+}
+
+/// Follows a reference within the schema.
+fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    reference.and_then(|path| root.pointer(path.trim_start_matches('#'))).unwrap_or(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> String {
+        describe(&Config::parse(text).expect_err(text), text, "t.toml")
+    }
+
+    #[test]
+    fn every_unknown_key_is_named_with_the_one_that_was_meant() {
+        assert_eq!(
+            faults("presett = \"crib\"\n[eager]\nallways = []\n[policy]\n  deny_tool = []\n"),
+            "t.toml, line 1, column 1, `presett`: there is no such key; did you mean `preset`?\n\
+             t.toml, line 3, column 1, `eager.allways`: there is no such key; did you mean `always`?\n\
+             t.toml, line 5, column 3, `policy.deny_tool`: there is no such key; did you mean \
+             `deny_tools`?"
+        );
+    }
+
+    #[test]
+    fn a_key_like_no_other_gets_the_list() {
+        let message = faults("[eager]\nxyzzy = 1");
+        assert!(message.ends_with("known here: always, local, cloud, profiles, sets"), "{message}");
+    }
+
+    #[test]
+    fn names_of_sets_and_profiles_are_free() {
+        let text = "[eager.sets]\nmine = ['a*']\n[eager.profiles]\nseat = ['mine', 'core']";
+        assert!(Config::parse(text).is_ok());
+    }
+
+    #[test]
+    fn wrong_values_are_placed() {
+        for (text, start) in [
+            (
+                "mode = 'full'\npreset = 'crab'",
+                "t.toml, line 2, column 10, `preset`: unknown variant `crab`",
+            ),
+            (
+                "threshold_tools = 'many'",
+                "t.toml, line 1, column 19, `threshold_tools`: invalid type",
+            ),
+            ("threshold_tools = -1", "t.toml, line 1, column 19, `threshold_tools`: invalid value"),
+            ("[eager]\nalways = [1]", "t.toml, line 2, column 11, `eager.always`: invalid type"),
+            ("mode = ", "t.toml, line 1, column 8: "),
+        ] {
+            let message = faults(text);
+            assert!(message.starts_with(start), "{message}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_placed() {
+        for (text, expected) in [
+            (
+                "mode = 'auto'\nprofile = 'seet'\neager.profiles.seat = []",
+                "t.toml, line 2, column 11, `profile`: eager profile `seet` is not defined; did you mean `seat`?",
+            ),
+            (
+                "[eager]\ncloud = ['coer']\nsets.core = []",
+                "t.toml, line 2, column 10, `eager.cloud`: eager set `coer` is not defined; did you mean `core`?",
+            ),
+            (
+                "strategy = 'native'",
+                "t.toml, line 1, column 12, `strategy`: strategy `native` needs",
+            ),
+            (
+                "threshold_context = 10.0",
+                "t.toml, line 1, column 21, `threshold_context`: the context share",
+            ),
+            (
+                "[policy]\ndeny_tools = ['ok', 'a{b']",
+                "t.toml, line 2, column 21, `policy.deny_tools`: `a{b` is not a valid pattern",
+            ),
+            (
+                "[eager]\nalways = ['a[']",
+                "t.toml, line 2, column 11, `eager.always`: `a[` is not a valid pattern",
+            ),
+        ] {
+            let message = faults(text);
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The one place that prints.
+
+use std::fmt;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use clap::builder::styling::{AnsiColor, Style};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+use toolcrib::tokens::TokenCount;
+
+use crate::args::Color;
+
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
+const RED: Style = AnsiColor::Red.on_default().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
+
+pub(crate) fn set_color(color: Color) {
+    match color {
+        Color::Auto => anstream::ColorChoice::Auto,
+        Color::Always => anstream::ColorChoice::Always,
+        Color::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+}
+
+/// Writes text that may be styled; colours are left out where they don't belong.
+pub(crate) fn text(text: &str) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Writes a value as JSON, past the stream that would take escapes out of it.
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    serde_json::to_writer_pretty(&mut out, value)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+/// What can't be said on standard error can't be said at all, so failing to is ignored.
+fn say(text: fmt::Arguments<'_>) {
+    let _ = anstream::stderr().lock().write_fmt(text);
+}
+
+pub(crate) fn note(text: &str) {
+    say(format_args!("{DIM}{}{DIM:#}\n", printable(text)));
+}
+
+pub(crate) fn warn(text: &str) {
+    say(format_args!("{YELLOW}warning{YELLOW:#}: {}\n", printable(text)));
+}
+
+/// Replaces the line that stands on the terminal.
+pub(crate) fn progress(text: &str) {
+    say(format_args!("\r\x1b[K{text}"));
+}
+
+/// A mistake in how the program was called or configured, rather than in what it was given.
+#[derive(Debug)]
+pub(crate) struct Misuse(String);
+
+impl Misuse {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+/// Says what went wrong and picks the exit code.
+pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
+    let is_closed = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<io::Error>();
+        let json = cause.downcast_ref::<serde_json::Error>();
+        io.map(io::Error::kind).or(json.and_then(serde_json::Error::io_error_kind))
+            == Some(io::ErrorKind::BrokenPipe)
+    };
+    // Whoever read our output has seen enough.
+    if error.chain().any(is_closed) {
+        return ExitCode::SUCCESS;
+    }
+    say(format_args!("{RED}error{RED:#}: {}\n", printable(&format!("{error:#}"))));
+    let misused = error.chain().any(|cause| cause.is::<Misuse>());
+    ExitCode::from(if misused { 2 } else { 1 })
+}
+
+/// Text from a file or server, safe to show: control characters can't reach the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let hidden = |c: char| c.is_control() && c != '\n' && c != '\t';
+    text.chars().map(|c| if hidden(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// The same on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    printable(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A number with its thousands apart.
+pub(crate) fn number(number: u64) -> String {
+    TokenCount { tokens: number, exact: true }.to_string()
+}
+
+/// `part` is how much less than `whole`, in per cent.
+pub(crate) fn saved(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * (1.0 - part as f64 / whole as f64) }
+}
+
+/// `; did you mean …?` if one of the words is close.
+pub(crate) fn suggest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<String> {
+    let closeness = |word: &'w str| (strsim::jaro_winkler(given, word), word);
+    let (best, word) = words.into_iter().map(closeness).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best >= 0.75).then(|| format!("; did you mean `{word}`?"))
+}
+
+/// A table without borders, in which every row is one line.
+pub(crate) struct Rows {
+    table: Table,
+    styles: Vec<Style>,
+}
+
+impl Rows {
+    /// Columns whose title ends in `>` are set flush right.
+    pub(crate) fn new(titles: &[&str]) -> Self {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(titles.iter().map(|title| title.trim_end_matches('>')));
+        for (column, title) in table.column_iter_mut().zip(titles) {
+            column.set_padding((0, 2));
+            if title.ends_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        Self { table, styles: vec![BOLD] }
+    }
+
+    pub(crate) fn add<S: AsRef<str>>(&mut self, style: Style, cells: impl IntoIterator<Item = S>) {
+        self.table.add_row(cells.into_iter().map(|cell| one_line(cell.as_ref())));
+        self.styles.push(style);
+    }
+}
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (line, style) in self.table.lines().zip(&self.styles) {
+            writeln!(f, "{style}{}{style:#}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
