@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcrib_search::Index;
 
+use crate::names::Key;
 use crate::segment::{Admitted, Item, Segment};
 use crate::{Fingerprint, GroupId, Naming, Policy, Tool, ToolName};
 
@@ -73,6 +74,7 @@ impl Catalog {
         let seen = Arc::new(Seen {
             by: policy.fingerprint(),
             admitted: self.segments.iter().map(|segment| segment.admitted(policy)).collect(),
+            documents: OnceLock::new(),
             len: OnceLock::new(),
             fingerprint: Fingerprint::of([
                 self.fingerprint.as_bytes(),
@@ -103,10 +105,8 @@ impl Catalog {
     /// Whether the spec of this very tool is known.
     fn registers(&self, name: &ToolName) -> bool {
         let exposed = name.exposed(self.naming);
-        self.segments.iter().any(|segment| {
-            let mut items = segment.find(&exposed).iter().map(|at| segment.item(*at as usize));
-            items.any(|item| matches!(item, Item::Tool(tool) if tool.name() == name))
-        })
+        let key = Key::new(&exposed);
+        self.segments.iter().any(|segment| segment.registers(key, name))
     }
 
     /// Whether there is no tool.
@@ -158,6 +158,8 @@ struct Seen {
     by: Fingerprint,
     /// By segment.
     admitted: Vec<Admitted>,
+    /// By document of the catalog's index.
+    documents: OnceLock<Vec<bool>>,
     len: OnceLock<usize>,
     fingerprint: Fingerprint,
 }
@@ -261,6 +263,21 @@ impl View {
 
     pub(crate) fn segments(&self) -> impl Iterator<Item = (&Arc<Segment>, &Admitted)> {
         self.catalog.segments.iter().zip(&self.seen.admitted)
+    }
+
+    /// For each document of the catalog's index, whether a caller may find it. The name of a tool
+    /// that is registered elsewhere is not found: the tool is.
+    pub(crate) fn documents(&self) -> &[bool] {
+        self.seen.documents.get_or_init(|| {
+            let admits = |item, bit: bool| match item {
+                Item::Tool(_) => bit,
+                Item::Named(named) => bit && !self.catalog.registers(&named.name),
+            };
+            let by_segment = self.segments().map(|(segment, admitted)| {
+                segment.items().zip(admitted.bits.iter()).map(move |(item, bit)| admits(item, *bit))
+            });
+            by_segment.flatten().collect()
+        })
     }
 
     fn items(&self) -> impl Iterator<Item = Item<'_>> {

@@ -207,26 +207,15 @@ impl<'a> Scope<'a> {
         items.filter(move |item| !self.stands_in(*item))
     }
 
-    /// Whether this is only the name of a tool that is registered elsewhere.
-    fn stands_in(self, item: Item<'_>) -> bool {
-        matches!(item, Item::Named(named) if self.identity(&named.name).is_some())
-    }
-
     fn ranked(self, text: &str, query: &Query, limit: usize) -> Found<'a> {
         let index = self.index();
-        let segments: Vec<_> = self.segments().collect();
-        let item = |doc: usize| {
-            let (segment, at) = index.locate(doc);
-            (segments[segment].0.item(at), segments[segment].1.bits[at])
-        };
         let exact = self.named_in(text);
-        let page = index.search(query, limit.saturating_add(exact.len()), |doc| {
-            let (item, bit) = item(doc);
-            self.admits(item, bit) && !self.stands_in(item)
-        });
+        let most = limit.saturating_add(exact.len());
+        let page = index.search(query, most, self.admits_document());
         let best = page.hits.first().map_or(0.0, |hit| hit.score);
         let named = exact.into_iter().map(|item| Hit { item, score: best + 1.0 });
-        let ranked = page.hits.iter().map(|hit| Hit { item: item(hit.doc).0, score: hit.score });
+        let item = |doc| self.document(&index, doc);
+        let ranked = page.hits.iter().map(|hit| Hit { item: item(hit.doc), score: hit.score });
         let mut seen = HashSet::new();
         let mut hits: Vec<Hit<'a>> = named.chain(ranked).collect();
         hits.retain(|hit| seen.insert(hit.item.exposed().clone()));
@@ -249,7 +238,8 @@ impl<'a> Scope<'a> {
             Lookup::Named(named) if named.name.tool() != word => Some(Item::Named(named)),
             _ => None,
         };
-        let words = text.split([' ', ',', '\n', '\t']).filter(|word| word.len() > 2);
+        let words = text.split([' ', ',', '\n', '\t']);
+        let words = words.filter(|word| ToolName::may_be_qualified(word));
         words.take(16).filter_map(full).collect()
     }
 

@@ -25,6 +25,7 @@ mod group;
 mod json;
 mod meta;
 mod name;
+mod names;
 mod plan;
 mod policy;
 mod prompt;

@@ -14,6 +14,9 @@ use crate::Fingerprint;
 /// Between the parts of an exposed name.
 const SEPARATOR: &str = "__";
 
+/// What a model may write between a namespace and a tool.
+const QUALIFIERS: [&str; 4] = [SEPARATOR, ".", "/", ":"];
+
 /// Where a tool comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -153,12 +156,17 @@ impl ToolName {
         ])
     }
 
+    /// Whether the text could be a namespace and a tool: what has no separator is neither.
+    pub(crate) fn may_be_qualified(text: &str) -> bool {
+        QUALIFIERS.iter().any(|separator| text.contains(separator))
+    }
+
     /// What follows the server or namespace in `text`, if it begins with it: `create_issue` for
     /// `github__create_issue`, `github.create_issue`, `github/create_issue`.
     pub(crate) fn strip_namespace<'a>(namespace: &str, text: &'a str) -> Option<&'a str> {
         let rest = text.strip_prefix("mcp__").unwrap_or(text);
         let rest = rest.strip_prefix(namespace).or_else(|| text.strip_prefix(namespace))?;
-        [SEPARATOR, ".", "/", ":"].iter().find_map(|separator| rest.strip_prefix(separator))
+        QUALIFIERS.iter().find_map(|separator| rest.strip_prefix(separator))
     }
 }
 

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use toolcrib_search::Analyzer;
 
 use crate::meta::MetaTool;
+use crate::names::Key;
 use crate::segment::{Item, Named, Segment};
 use crate::{
     Availability, Catalog, Deferral, Diff, Group, GroupId, Members, Naming, Schema, SpecError,
@@ -416,8 +417,7 @@ impl State {
         let ids = self.owners.get(exposed).into_iter().chain(self.claims.get(exposed));
         let items = ids.filter_map(|id| Some((id, self.segments.get(id)?)));
         items.flat_map(move |(id, segment)| {
-            let found = segment.find(exposed).iter().map(|at| segment.item(*at as usize));
-            found.filter(move |item| **item.exposed() == *exposed).map(move |item| (id, item))
+            segment.find_exposed(Key::new(exposed)).map(move |at| (id, segment.item(at)))
         })
     }
 }

@@ -1,11 +1,13 @@
 //! What one conversation can reach: its view, with the groups it has loaded in place of what the
 //! catalog knew of them. Every lookup and search goes through here.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 use toolcrib_search::Index;
 
+use crate::names::Key;
 use crate::segment::{Admitted, Item, Named, Segment};
 use crate::{GroupId, Members, Tool, ToolName, ToolSource, View, name};
 
@@ -39,10 +41,10 @@ impl<'a> Scope<'a> {
     }
 
     /// The segments that apply, each with what the policy admits of it.
-    pub(crate) fn segments(self) -> impl Iterator<Item = (&'a Arc<Segment>, Admitted)> {
+    pub(crate) fn segments(self) -> impl Iterator<Item = (&'a Arc<Segment>, Cow<'a, Admitted>)> {
         self.view.segments().map(move |(segment, admitted)| match self.learned_of(segment) {
-            Some(learned) => (learned, learned.admitted(self.view.policy())),
-            None => (segment, admitted.clone()),
+            Some(learned) => (learned, Cow::Owned(learned.admitted(self.view.policy()))),
+            None => (segment, Cow::Borrowed(admitted)),
         })
     }
 
@@ -53,6 +55,9 @@ impl<'a> Scope<'a> {
 
     /// What a loader brought for the group; of no use once the catalog itself knows its tools.
     fn learned_of(self, declared: &Segment) -> Option<&'a Arc<Segment>> {
+        if self.learned.is_empty() {
+            return None;
+        }
         self.learned.get(declared.id()).filter(|_| declared.needs_loader())
     }
 
@@ -64,7 +69,7 @@ impl<'a> Scope<'a> {
     pub(crate) fn items_of(
         self,
         segment: &'a Segment,
-        admitted: Admitted,
+        admitted: Cow<'a, Admitted>,
     ) -> impl Iterator<Item = Item<'a>> {
         segment
             .items()
@@ -75,13 +80,13 @@ impl<'a> Scope<'a> {
 
     /// The members of a group: its own tools, and those it names that are registered elsewhere.
     pub(crate) fn members(self, segment: &'a Segment) -> Vec<Item<'a>> {
-        self.members_of(segment, segment.admitted(self.view.policy())).collect()
+        self.members_of(segment, Cow::Owned(segment.admitted(self.view.policy()))).collect()
     }
 
     fn members_of(
         self,
         segment: &'a Segment,
-        admitted: Admitted,
+        admitted: Cow<'a, Admitted>,
     ) -> impl Iterator<Item = Item<'a>> {
         segment.items().enumerate().filter_map(move |(at, item)| {
             // A tool registered elsewhere is judged by what is known of it there.
@@ -164,7 +169,8 @@ impl<'a> Scope<'a> {
         let own = |tool: &&Arc<Tool>| tool.name() == name;
         // Nearly every tool is registered with the toolset its name says.
         self.in_group(&GroupId::of(name), &exposed).filter(own).or_else(|| {
-            let (found, _) = self.collect(|segment| segment.find(&exposed).to_vec());
+            let key = Key::new(&exposed);
+            let (found, _) = self.collect(|segment, at| at.extend(segment.find_exposed(key)));
             found.into_iter().find_map(|item| match item {
                 Item::Tool(tool) => Some(tool).filter(own),
                 Item::Named(_) => None,
@@ -180,18 +186,16 @@ impl<'a> Scope<'a> {
     /// Whether the spec of this very tool is known, visible or not.
     pub(crate) fn registers(self, name: &ToolName) -> bool {
         let exposed = name.exposed(self.view.catalog().naming);
-        self.segments().any(|(segment, _)| {
-            let mut items = segment.find(&exposed).iter().map(|at| segment.item(*at as usize));
-            items.any(|item| matches!(item, Item::Tool(tool) if tool.name() == name))
-        })
+        let key = Key::new(&exposed);
+        self.segments().any(|(segment, _)| segment.registers(key, name))
     }
 
     /// Whether a tool outside the group has this exposed name, visible or not.
     pub(crate) fn taken(self, exposed: &str, group: &GroupId) -> bool {
+        let key = Key::new(exposed);
         self.segments().filter(|(segment, _)| segment.id() != group).any(|(segment, _)| {
-            let at = segment.find(exposed).iter();
-            at.map(|at| segment.item(*at as usize))
-                .any(|item| matches!(item, Item::Tool(tool) if **tool.exposed() == *exposed))
+            let mut found = segment.find_exposed(key).map(|at| segment.item(at));
+            found.any(|item| matches!(item, Item::Tool(_)))
         })
     }
 
@@ -200,13 +204,8 @@ impl<'a> Scope<'a> {
     pub(crate) fn in_group(self, group: &GroupId, exposed: &str) -> Option<&'a Arc<Tool>> {
         let segment = self.segment(group)?;
         let admitted = segment.admitted(self.view.policy());
-        segment.find(exposed).iter().find_map(|at| match segment.item(*at as usize) {
-            item @ Item::Tool(tool)
-                if **tool.exposed() == *exposed
-                    && self.admits(item, admitted.bits[*at as usize]) =>
-            {
-                Some(tool)
-            }
+        segment.find_exposed(Key::new(exposed)).find_map(|at| match segment.item(at) {
+            item @ Item::Tool(tool) if self.admits(item, admitted.bits[at]) => Some(tool),
             _ => None,
         })
     }
@@ -244,51 +243,47 @@ impl<'a> Scope<'a> {
     }
 
     fn find_all(self, name: &str) -> (Vec<Item<'a>>, Vec<ToolName>) {
-        let (exposed, mut denied) = self.collect(|segment| {
-            let at = segment.find(name).iter().copied();
-            at.filter(|at| **segment.item(*at as usize).exposed() == *name).collect()
-        });
+        let key = Key::new(name);
+        let (found, mut denied) = self.collect(|segment, at| at.extend(segment.find(key)));
+        let (exposed, own): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|item| **item.exposed() == *name);
         if !exposed.is_empty() {
             return (exposed, denied);
         }
         // A hidden tool is as good as none, so the other readings of the name still count.
-        let mut hide = |hidden: Vec<ToolName>| {
-            let news: Vec<_> = hidden.into_iter().filter(|it| !denied.contains(it)).collect();
-            denied.extend(news);
-        };
-        let (qualified, hidden) = self.collect(|segment| {
-            let rests = segment.namespaces.iter().filter_map(|namespace| {
-                Some((namespace, ToolName::strip_namespace(namespace, name)?))
+        if ToolName::may_be_qualified(name) {
+            let (qualified, hidden) = self.collect(|segment, at| {
+                for namespace in &segment.namespaces {
+                    let Some(rest) = ToolName::strip_namespace(namespace, name) else { continue };
+                    at.extend(segment.find(Key::new(rest)).filter(|at| {
+                        let found = segment.item(*at).name();
+                        found.namespace() == Some(namespace) && found.tool() == rest
+                    }));
+                }
             });
-            rests
-                .flat_map(|(namespace, rest)| {
-                    let at = segment.find(rest).iter().copied();
-                    at.filter(move |at| {
-                        let name = segment.item(*at as usize).name();
-                        name.namespace() == Some(namespace) && name.tool() == rest
-                    })
-                })
-                .collect()
-        });
-        hide(hidden);
-        if !qualified.is_empty() {
-            return (qualified, denied);
+            denied.extend(hidden);
+            if !qualified.is_empty() {
+                return (qualified, denied);
+            }
         }
-        let (bare, hidden) = self.collect(|segment| segment.find(name).to_vec());
-        hide(hidden);
-        (bare, denied)
+        denied.sort();
+        denied.dedup();
+        (own, denied)
     }
 
     /// Gathers items over all segments, one per identity, apart from those a caller may not see.
+    /// `look` adds the positions of a segment's items that are asked for.
     fn collect(
         self,
-        positions: impl Fn(&'a Segment) -> Vec<u32>,
+        look: impl Fn(&'a Segment, &mut Vec<usize>),
     ) -> (Vec<Item<'a>>, Vec<ToolName>) {
         let (mut found, mut denied): (Vec<Item<'a>>, Vec<ToolName>) = Default::default();
+        let mut positions = Vec::new();
         for (segment, admitted) in self.segments() {
-            for at in positions(segment) {
-                let item = segment.item(at as usize);
-                if !self.admits(item, admitted.bits[at as usize]) {
+            look(segment, &mut positions);
+            for at in positions.drain(..) {
+                let item = segment.item(at);
+                if !self.admits(item, admitted.bits[at]) {
                     denied.push(item.name().clone());
                     continue;
                 }
@@ -303,12 +298,40 @@ impl<'a> Scope<'a> {
         (found, denied)
     }
 
+    /// Whether a document of that index may be found; each tool once.
+    pub(crate) fn admits_document(self) -> impl Fn(usize) -> bool + 'a {
+        let plain = self.learned.is_empty() && self.with_mcp;
+        let segments: Vec<_> = if plain { Vec::new() } else { self.segments().collect() };
+        let index = self.index();
+        move |doc| {
+            if plain {
+                return self.view.documents()[doc];
+            }
+            let (segment, at) = index.locate(doc);
+            let (segment, admitted) = &segments[segment];
+            let item = segment.item(at);
+            self.admits(item, admitted.bits[at]) && !self.stands_in(item)
+        }
+    }
+
+    /// Whether this is only the name of a tool that is registered elsewhere.
+    pub(crate) fn stands_in(self, item: Item<'_>) -> bool {
+        matches!(item, Item::Named(named) if self.identity(&named.name).is_some())
+    }
+
+    /// The item a document of that index is about.
+    pub(crate) fn document(self, index: &Index, doc: usize) -> Item<'a> {
+        let (segment, at) = index.locate(doc);
+        let declared = &self.view.catalog().segments[segment];
+        self.learned_of(declared).unwrap_or(declared).item(at)
+    }
+
     /// An index over the segments that apply.
-    pub(crate) fn index(self) -> std::borrow::Cow<'a, Index> {
+    pub(crate) fn index(self) -> Cow<'a, Index> {
         if self.learned.is_empty() {
-            return std::borrow::Cow::Borrowed(self.view.catalog().index());
+            return Cow::Borrowed(self.view.catalog().index());
         }
         let parts = self.segments().map(|(segment, _)| segment.index.clone());
-        std::borrow::Cow::Owned(Index::new(parts.collect()))
+        Cow::Owned(Index::new(parts.collect()))
     }
 }

@@ -1,11 +1,11 @@
 //! One toolset's part of a catalog: its tools, a way to find each by name, and a search index.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use toolcrib_search::{Analyzer, Document, Field, Fields};
 
+use crate::names::{Key, Positions};
 use crate::{Fingerprint, Group, GroupId, Members, Naming, Policy, Tool, ToolName};
 
 /// The fields a tool is searched by, in the order [`document`] gives them. The weights are those
@@ -58,7 +58,7 @@ pub(crate) struct Segment {
     pub(crate) index: Arc<toolcrib_search::Segment>,
     pub(crate) fingerprint: Fingerprint,
     /// Exposed names, and own names where they differ, to positions among tools then named.
-    positions: HashMap<Arc<str>, Vec<u32>>,
+    positions: Positions,
     /// The servers and host namespaces its items belong to: hardly ever more than one.
     pub(crate) namespaces: Vec<Arc<str>>,
     /// Which items each policy admits, kept so that a swap of catalogs costs nothing here.
@@ -99,13 +99,10 @@ impl Segment {
         named.sort_by(|a, b| a.exposed.cmp(&b.exposed));
         named.dedup_by(|a, b| a.exposed == b.exposed);
         let items = || tools.iter().map(Item::Tool).chain(named.iter().map(Item::Named));
-        let mut positions: HashMap<Arc<str>, Vec<u32>> = HashMap::new();
-        for (at, item) in items().enumerate() {
-            positions.entry(item.exposed().clone()).or_default().push(at as u32);
-            if **item.exposed() != *item.name().tool() {
-                positions.entry(item.name().tool().into()).or_default().push(at as u32);
-            }
-        }
+        let positions = Positions::new(items().zip(0..).flat_map(|(item, at)| {
+            let own = Some(item.name().tool()).filter(|own| **item.exposed() != **own);
+            [Some(&**item.exposed()), own].into_iter().flatten().map(move |name| (name, at))
+        }));
         let documents = items().map(|item| document(item, &group));
         let index = toolcrib_search::Segment::build(analyzer, &FIELDS, documents);
         let fingerprint = fingerprint(&group, &tools, &named);
@@ -142,8 +139,22 @@ impl Segment {
     }
 
     /// Positions of the items with this exposed or own name.
-    pub(crate) fn find(&self, name: &str) -> &[u32] {
-        self.positions.get(name).map_or(&[], Vec::as_slice)
+    pub(crate) fn find(&self, key: Key<'_>) -> impl Iterator<Item = usize> {
+        self.positions.of(key).filter(move |at| {
+            let item = self.item(*at);
+            **item.exposed() == *key.text || item.name().tool() == key.text
+        })
+    }
+
+    /// Positions of the items exposed under this name.
+    pub(crate) fn find_exposed(&self, key: Key<'_>) -> impl Iterator<Item = usize> {
+        self.positions.of(key).filter(move |at| **self.item(*at).exposed() == *key.text)
+    }
+
+    /// Whether the spec of this very tool is known here.
+    pub(crate) fn registers(&self, exposed: Key<'_>, name: &ToolName) -> bool {
+        let mut found = self.find_exposed(exposed).map(|at| self.item(at));
+        found.any(|item| matches!(item, Item::Tool(tool) if tool.name() == name))
     }
 
     /// For each item, whether `policy` admits it.
