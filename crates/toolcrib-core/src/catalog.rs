@@ -37,6 +37,8 @@ pub struct Catalog {
     pub(crate) availability: BTreeMap<GroupId, Availability>,
     index: Index,
     fingerprint: Fingerprint,
+    /// Whether any tool has white space in its own name, as few have.
+    pub(crate) has_spaced_names: bool,
     len: OnceLock<usize>,
     /// What policies let through, for those asked about lately.
     seen: Mutex<Vec<Arc<Seen>>>,
@@ -56,8 +58,9 @@ impl Catalog {
         let prints = segments.iter().filter(says).map(|segment| segment.fingerprint.as_bytes());
         let fingerprint = Fingerprint::of(prints);
         let index = Index::new(segments.iter().map(|segment| segment.index.clone()).collect());
+        let has_spaced_names = segments.iter().any(|segment| segment.has_spaced_names);
         let (len, seen) = (OnceLock::new(), Mutex::default());
-        Self { naming, segments, availability, index, fingerprint, len, seen }
+        Self { naming, segments, availability, index, fingerprint, has_spaced_names, len, seen }
     }
 
     /// The catalog as `policy` lets a caller see it.
@@ -122,6 +125,12 @@ impl Catalog {
     /// Whether a toolset can answer now.
     pub fn availability(&self, group: &GroupId) -> Availability {
         self.availability.get(group).cloned().unwrap_or_default()
+    }
+
+    /// What is different since `before`.
+    pub(crate) fn diff(&self, before: &Self) -> Diff {
+        let all = |segment| (segment, None);
+        Diff::between(before.segments.iter().map(all), self.segments.iter().map(all))
     }
 
     pub(crate) fn segment(&self, id: &GroupId) -> Option<&Arc<Segment>> {
@@ -239,26 +248,8 @@ impl View {
 
     /// What a turn would have to be told if it last saw `before` and now sees this.
     pub fn diff(&self, before: &View) -> Diff {
-        let mut diff = Diff::default();
-        // Both are in the order of ids, so one pass pairs them.
-        let (mut old, mut new) = (before.segments().peekable(), self.segments().peekable());
-        loop {
-            let order = match (old.peek(), new.peek()) {
-                (Some((was, _)), Some((is, _))) => was.id().cmp(is.id()),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (None, None) => break,
-            };
-            let was = if order.is_le() { old.next() } else { None };
-            let is = if order.is_ge() { new.next() } else { None };
-            match (was, is) {
-                (Some((was, saw)), Some((is, sees)))
-                    if was.fingerprint == is.fingerprint && saw.bits == sees.bits => {}
-                _ => diff.compare(&names(was), &names(is)),
-            }
-        }
-        diff.pair_moved();
-        diff
+        let admitted = |(segment, admitted)| (segment, Some(admitted));
+        Diff::between(before.segments().map(admitted), self.segments().map(admitted))
     }
 
     pub(crate) fn segments(&self) -> impl Iterator<Item = (&Arc<Segment>, &Admitted)> {
@@ -289,14 +280,18 @@ impl View {
 
 type Names = BTreeMap<ToolName, Option<Fingerprint>>;
 
-fn names(seen: Option<(&Arc<Segment>, &Admitted)>) -> Names {
+/// A segment with what is seen of it: all, unless a policy says.
+type Seeing<'a> = (&'a Arc<Segment>, Option<&'a Admitted>);
+
+fn names(seen: Option<Seeing<'_>>) -> Names {
     let Some((segment, admitted)) = seen else { return Names::new() };
-    let admitted = segment.items().zip(admitted.bits.iter()).filter(|(_, bit)| **bit);
+    let is_seen = |at: usize| admitted.is_none_or(|admitted| admitted.bits[at]);
     let print = |item| match item {
         Item::Tool(tool) => Some(tool.fingerprint()),
         Item::Named(_) => None,
     };
-    admitted.map(|(item, _)| (item.name().clone(), print(item))).collect()
+    let items = segment.items().enumerate().filter(|(at, _)| is_seen(*at));
+    items.map(|(_, item)| (item.name().clone(), print(item))).collect()
 }
 
 /// What changed between two catalogs.
@@ -314,6 +309,39 @@ impl Diff {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+
+    /// What changed between two lists of segments, both in the order of ids.
+    fn between<'a>(
+        old: impl Iterator<Item = Seeing<'a>>,
+        new: impl Iterator<Item = Seeing<'a>>,
+    ) -> Self {
+        let mut diff = Self::default();
+        let (mut old, mut new) = (old.peekable(), new.peekable());
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                // Most segments are shared between two catalogs, and need not be looked at.
+                (Some((was, _)), Some((is, _))) if Arc::ptr_eq(was, is) => Ordering::Equal,
+                (Some((was, _)), Some((is, _))) => was.id().cmp(is.id()),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => break,
+            };
+            let was = if order.is_le() { old.next() } else { None };
+            let is = if order.is_ge() { new.next() } else { None };
+            let same = match (was, is) {
+                (Some((was, saw)), Some((is, sees))) => {
+                    (Arc::ptr_eq(was, is) || was.fingerprint == is.fingerprint)
+                        && saw.map(|saw| &saw.bits) == sees.map(|sees| &sees.bits)
+                }
+                _ => false,
+            };
+            if !same {
+                diff.compare(&names(was), &names(is));
+            }
+        }
+        diff.pair_moved();
+        diff
     }
 
     pub(crate) fn retain(&mut self, keep: impl Fn(&ToolName) -> bool) {

@@ -227,11 +227,13 @@ impl<'a> Scope<'a> {
     /// Tools the query names outright: the whole query may be any kind of name; a single word of
     /// it only a full one, since `search` is a word before it is a tool.
     fn named_in(self, text: &str) -> Vec<Item<'a>> {
-        match self.find(text) {
-            Lookup::Tool(tool) => return vec![Item::Tool(tool)],
-            Lookup::Named(named) => return vec![Item::Named(named)],
-            Lookup::Ambiguous(items) => return items,
-            Lookup::Missing { .. } => {}
+        if !text.contains(char::is_whitespace) || self.has_spaced_names() {
+            match self.find(text) {
+                Lookup::Tool(tool) => return vec![Item::Tool(tool)],
+                Lookup::Named(named) => return vec![Item::Named(named)],
+                Lookup::Ambiguous(items) => return items,
+                Lookup::Missing { .. } => {}
+            }
         }
         let full = |word: &str| match self.find(word) {
             Lookup::Tool(tool) if tool.name().tool() != word => Some(Item::Tool(tool)),
@@ -239,8 +241,7 @@ impl<'a> Scope<'a> {
             _ => None,
         };
         let words = text.split([' ', ',', '\n', '\t']);
-        let words = words.filter(|word| ToolName::may_be_qualified(word));
-        words.take(16).filter_map(full).collect()
+        words.filter(|word| ToolName::may_be_qualified(word)).take(16).filter_map(full).collect()
     }
 
     /// Names close to one that doesn't exist: those spelt nearly alike, then those that share its

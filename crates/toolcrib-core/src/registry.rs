@@ -310,7 +310,7 @@ impl Registry {
         let segments = state.segments.values().cloned().collect();
         let next = Arc::new(Catalog::new(self.naming, segments, state.availability.clone()));
         let before = self.current.swap(next.clone());
-        Change { diff: next.view_all().diff(&before.view_all()), rejected: Vec::new() }
+        Change { diff: next.diff(&before), rejected: Vec::new() }
     }
 }
 

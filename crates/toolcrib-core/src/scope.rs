@@ -314,6 +314,12 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// Whether any tool has white space in its own name.
+    pub(crate) fn has_spaced_names(self) -> bool {
+        self.view.catalog().has_spaced_names
+            || self.learned.values().any(|segment| segment.has_spaced_names)
+    }
+
     /// Whether this is only the name of a tool that is registered elsewhere.
     pub(crate) fn stands_in(self, item: Item<'_>) -> bool {
         matches!(item, Item::Named(named) if self.identity(&named.name).is_some())

@@ -61,6 +61,8 @@ pub(crate) struct Segment {
     positions: Positions,
     /// The servers and host namespaces its items belong to: hardly ever more than one.
     pub(crate) namespaces: Vec<Arc<str>>,
+    /// Whether any of its tools has white space in its own name, as few have.
+    pub(crate) has_spaced_names: bool,
     /// Which items each policy admits, kept so that a swap of catalogs costs nothing here.
     admitted: Mutex<Vec<(Fingerprint, Admitted)>>,
 }
@@ -110,8 +112,19 @@ impl Segment {
             items().filter_map(|item| item.name().namespace()).map(Into::into).collect();
         namespaces.sort();
         namespaces.dedup();
-        let (index, admitted) = (Arc::new(index), Mutex::default());
-        Self { group, tools, named, index, fingerprint, positions, namespaces, admitted }
+        let is_spaced = |item: Item<'_>| item.name().tool().contains(char::is_whitespace);
+        let has_spaced_names = items().any(is_spaced);
+        Self {
+            index: Arc::new(index),
+            admitted: Mutex::default(),
+            group,
+            tools,
+            named,
+            fingerprint,
+            positions,
+            namespaces,
+            has_spaced_names,
+        }
     }
 
     pub(crate) fn id(&self) -> &GroupId {
