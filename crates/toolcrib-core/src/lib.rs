@@ -67,5 +67,5 @@ pub use settings::{
 };
 pub use spec::{Annotations, Deferral, SpecError, ToolSpec};
 pub use stats::{Stats, TokenStats};
-pub use step::{Answer, Call, Effects, Need, Presentation, Run, Step, TurnReport};
+pub use step::{Answer, Call, Effects, Need, Presentation, RequestTokens, Run, Step, TurnReport};
 pub use tool::Tool;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
+use toolcrib_tokens::Tokenizer;
 
 use crate::{Definition, Diff, Fingerprint, GroupId, Tool, ToolName};
 
@@ -25,6 +26,29 @@ impl Presentation {
         let tools = self.tools.iter().map(|tool| tool.neutral().get().as_bytes());
         Fingerprint::of(std::iter::once(self.system_section.as_bytes()).chain(tools))
     }
+
+    /// What this request adds to the host's own prompt, in tokens (`o200k_base`): for an account
+    /// by turn. [`Engine::stats`](crate::Engine::stats) has the account by group, and
+    /// [`Tool::tokens`] that by tool.
+    pub fn tokens(&self) -> RequestTokens {
+        let count = |text: &str| Tokenizer::O200K.count(text).tokens;
+        RequestTokens {
+            section: count(&self.system_section),
+            tools: self.tools.iter().map(Definition::tokens).sum(),
+            announcements: self.announcements.iter().map(|text| count(text)).sum(),
+        }
+    }
+}
+
+/// Tokens of one request, by where they stand in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RequestTokens {
+    /// In the system prompt.
+    pub section: u64,
+    /// In the tools array.
+    pub tools: u64,
+    /// At the end of the context.
+    pub announcements: u64,
 }
 
 /// What a turn's beginning brought.

@@ -730,3 +730,21 @@ fn a_tool_of_the_first_request_that_is_gone_is_not_called_unknown() {
     let answer = chat.mistake("calc", json!({}));
     assert_eq!(answer, json!({"error": "`calc` is gone: it is no longer offered."}));
 }
+
+#[test]
+fn each_request_has_an_account_of_its_own() {
+    let registry = registry([server("git", &[("log", "History"), ("blame", "Who")])]);
+    let mut chat = Chat::new(deferring(Preset::Stubs), registry);
+    let first = chat.prepare();
+    chat.run("mcp__git__log", json!({}));
+    let second = chat.prepare();
+    let count = |text: &str| toolcrib_tokens::Tokenizer::O200K.count(text).tokens;
+    let tools = |shown: &toolcrib_core::Presentation| -> u64 {
+        shown.tools.iter().map(|tool| count(tool.neutral().get())).sum()
+    };
+    assert_eq!(first.tokens().section, count(&first.system_section));
+    assert_eq!(first.tokens().tools, tools(&first));
+    assert_eq!(second.tokens().tools, tools(&second));
+    assert!(second.tokens().tools > first.tokens().tools);
+    assert_eq!(second.tokens().announcements, 0);
+}
