@@ -6,7 +6,7 @@
 #![allow(clippy::print_stdout)]
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use toolcrib::{Call, Crib, Mode, Settings, function};
 
 #[derive(Deserialize, schemars::JsonSchema)]
@@ -20,17 +20,15 @@ struct Booking {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut settings = Settings::default();
-    settings.mode = Mode::Deferred; // with two tools, `auto` would send them in full
+    settings.mode = Mode::Deferred; // `auto` would send as few tools as these in full
 
-    let crib = Crib::builder(settings)
-        .function(function("book_flight", "Book seats on a flight.", |flight: Booking| async move {
-            format!("Booked {} seats to {}.", flight.seats, flight.to)
-        }))
-        .function(function("cancel_flight", "Cancel a booking.", |flight: Booking| async move {
-            format!("Cancelled {}.", flight.to)
-        }))
-        .build()
-        .await?;
+    let book = function("book_flight", "Book seats on a flight.", |it: Booking| async move {
+        format!("Booked {} seats to {}.", it.seats, it.to)
+    });
+    let cancel = function("cancel_flight", "Cancel a booking.", |it: Booking| async move {
+        format!("Cancelled {} seats to {}.", it.seats, it.to)
+    });
+    let crib = Crib::builder(settings).function(book).function(cancel).build().await?;
 
     let chat = crib.conversation();
     for turn in 0.. {
@@ -48,11 +46,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// What a model might do with this.
 fn model(turn: u32) -> Option<Call> {
-    let arguments: Value = match turn {
-        0 => return Some(Call::new("tool_search", json!({"query": "reserve a seat on a plane flight"}))),
-        1 => json!({"tool_name": "book_flight", "arguments": {"to": "OSL"}}),
-        2 => json!({"tool_name": "book_flight", "arguments": {"to": "OSL", "seats": 2}}),
+    let (verb, arguments) = match turn {
+        0 => ("tool_search", json!({"query": "reserve seats on a flight"})),
+        1 => ("call_tool", json!({"tool_name": "book_flight", "arguments": {"to": "OSL"}})),
+        2 => (
+            "call_tool",
+            json!({"tool_name": "book_flight", "arguments": {"to": "OSL", "seats": 2}}),
+        ),
         _ => return None,
     };
-    Some(Call::new("call_tool", arguments))
+    Some(Call::new(verb, arguments))
 }

@@ -47,7 +47,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     chat.on_tools_expanded(|tools| println!("  loaded: {}", tools.len()));
     println!("{}\n", chat.prepare()?.system_section);
 
-    let load = || Call::new("load_tools", json!({"group_id": "tracker", "tool_names": ["create_issue"]}));
+    let load =
+        || Call::new("load_tools", json!({"group_id": "tracker", "tool_names": ["create_issue"]}));
     println!("first try: {}", chat.call(load()).await?.result.to_text());
     println!("second try: {}", chat.call(load()).await?.result.to_text());
 

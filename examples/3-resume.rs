@@ -32,7 +32,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("same bytes: {}", chat.prepare()?.fingerprint() == before);
     println!("call: {}", chat.call(Call::new("greet", json!({}))).await?.result.to_text());
 
-    let refused = crib.resume(saved, Strategy::Inject, Policy::default()).await;
-    println!("with another strategy: {}", refused.err().map_or_else(String::new, |e| e.to_string()));
+    if let Err(error) = crib.resume(saved, Strategy::Inject, Policy::default()).await {
+        println!("with another strategy: {error}");
+    }
     Ok(())
 }

@@ -22,7 +22,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let fork = parent.fork();
     fork.call(search("restart")).await?;
-    println!("the fork has {} tools loaded, its parent {}", fork.stats()?.loaded, parent.stats()?.loaded);
+    println!(
+        "the fork has {} tools loaded, its parent {}",
+        fork.stats()?.loaded,
+        parent.stats()?.loaded
+    );
 
     let reader = parent.fork_without_loading();
     println!("same bytes, so the prompt cache holds: {}", reader.prepare()?.fingerprint() == shown);

@@ -34,6 +34,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("turn {}: {names:?}", report.turn);
     }
     println!("by hand: {:?}", chat.unload(["report_6"]));
-    println!("and it still works: {}", chat.call(Call::new("report_6", json!({}))).await?.result.to_text());
+    println!(
+        "and it still works: {}",
+        chat.call(Call::new("report_6", json!({}))).await?.result.to_text()
+    );
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
-use toolcrib::tokens::{Class, Model};
+use toolcrib::tokens::{Class, Model, Models};
 use toolcrib::{Engine, Mode, Preset, ProviderClass, Settings, StrategyChoice};
 
 use crate::config::{Config, ConfigCommand};
@@ -148,6 +148,12 @@ pub(crate) struct EngineArgs {
     /// Text to open the catalog with, in place of the preset's own
     #[arg(long, value_name = "TEXT")]
     pub(crate) header: Option<String>,
+}
+
+/// What to say about a model that the table doesn't have: `so` follows, then the nearest name.
+pub(crate) fn unknown_model(models: &Models, name: &str, so: &str) -> String {
+    let near = output::suggest(name, models.iter().map(|model| &*model.name));
+    format!("the table of models has no `{name}`{so}{}", near.unwrap_or_default())
 }
 
 fn words(words: &'static [&'static str]) -> PossibleValuesParser {

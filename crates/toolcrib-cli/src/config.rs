@@ -6,7 +6,6 @@ mod fault;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolcrib::tokens::Models;
@@ -145,7 +144,7 @@ impl Config {
 
     /// The policy, compiled.
     pub(crate) fn policy(&self) -> anyhow::Result<Policy> {
-        Policy::new(self.policy.clone()).map_err(|error| Misuse::new(error.to_string()).into())
+        Ok(Policy::new(self.policy.clone()).map_err(Misuse::new)?)
     }
 
     /// The built-in table of models with the user's corrections.
@@ -153,8 +152,9 @@ impl Config {
         let mut models = Models::embedded();
         if let Some(file) = &self.models {
             let shown = file.display();
-            let text = fs::read_to_string(file)
-                .with_context(|| Misuse::new(format!("can't read the table of models {shown}")))?;
+            let text = fs::read_to_string(file).map_err(|error| {
+                Misuse::new(format!("can't read the table of models {shown}: {error}"))
+            })?;
             models
                 .extend_from_toml(&text)
                 .map_err(|error| Misuse::new(format!("{shown}, {error}")))?;

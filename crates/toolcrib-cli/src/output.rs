@@ -64,8 +64,8 @@ pub(crate) fn progress(text: &str) {
 pub(crate) struct Misuse(String);
 
 impl Misuse {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+    pub(crate) fn new(text: impl ToString) -> Self {
+        Self(text.to_string())
     }
 }
 
@@ -108,6 +108,12 @@ pub(crate) fn one_line(text: &str) -> String {
 /// A number with its thousands apart.
 pub(crate) fn number(number: u64) -> String {
     TokenCount { tokens: number, exact: true }.to_string()
+}
+
+/// How many of what: `1 tool`, `2 tools`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", number(count as u64))
 }
 
 /// `part` is how much less than `whole`, in per cent.

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 use clap::builder::styling::Style;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use serde::Serialize;
 use toolcrib::tokens::{CacheRules, Class, Model, Models, Prices, TokenCount};
 use toolcrib::{Approach, Footprints, Plan, PlanRow, Preset, Scenario, TurningPoint, View};
 
-use crate::args::{Context, EngineArgs};
-use crate::output::{self, BOLD, DIM, GREEN, Misuse, Rows, number, printable};
+use crate::args::{Context, EngineArgs, unknown_model};
+use crate::output::{self, BOLD, DIM, GREEN, Misuse, Rows, counted, number, printable};
 use crate::sources::{ToolArgs, load_view};
 
 const PRESETS: [&str; 6] = ["crib", "regex", "stubs", "lazy", "groups", "exact"];
@@ -33,26 +33,31 @@ pub(crate) struct PlanArgs {
     source: ToolArgs,
     /// Model calls that the work itself takes
     #[arg(long, value_name = "N", default_value_t = Scenario::default().turns)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     turns: u32,
     /// How often tools are searched for and loaded, spread evenly over the turns
     #[arg(long, value_name = "N", default_value_t = Scenario::default().loads)]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000), allow_negative_numbers = true)]
     loads: u32,
     /// Tools that one load brings [default: what the preset's verb brings]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     per_load: Option<u32>,
     /// Tokens of your own system prompt
     #[arg(long, value_name = "TOKENS", default_value_t = Scenario::default().system)]
+    #[arg(value_parser = tokens(), allow_negative_numbers = true)]
     system: u64,
     /// Tokens of history there already are
     #[arg(long, value_name = "TOKENS", default_value_t = Scenario::default().history)]
+    #[arg(value_parser = tokens(), allow_negative_numbers = true)]
     history: u64,
     /// Tokens that user and tools add before each turn
     #[arg(long, value_name = "TOKENS", default_value_t = Scenario::default().input_per_turn)]
+    #[arg(value_parser = tokens(), allow_negative_numbers = true)]
     per_turn: u64,
     /// Tokens the model answers with in each turn
     #[arg(long, value_name = "TOKENS", default_value_t = Scenario::default().output_per_turn)]
+    #[arg(value_parser = tokens(), allow_negative_numbers = true)]
     output: u64,
     /// The model: its prices, window, cache rules and tokenizer
     #[arg(long, value_name = "NAME", conflicts_with = "provider", help_heading = "Model options")]
@@ -65,6 +70,7 @@ pub(crate) struct PlanArgs {
     one_hour: bool,
     /// The model's context window [default: what the table of models says]
     #[arg(long, value_name = "TOKENS", help_heading = "Model options")]
+    #[arg(value_parser = tokens(), allow_negative_numbers = true)]
     context_window: Option<u64>,
     /// The set of choices to start from
     #[arg(long, help_heading = "Engine options")]
@@ -74,6 +80,11 @@ pub(crate) struct PlanArgs {
     /// The seat or role, one of [eager.profiles] in toolcrib.toml
     #[arg(long, value_name = "NAME", help_heading = "Engine options")]
     profile: Option<String>,
+}
+
+/// A number of tokens, small enough for a whole conversation of them to be summed up.
+fn tokens() -> RangedU64ValueParser {
+    clap::value_parser!(u64).range(..=1_000_000_000)
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -100,9 +111,7 @@ pub(crate) fn run(args: &PlanArgs, context: &Context) -> anyhow::Result<()> {
     let engine = engine.for_model(&model, config).engine(config)?;
     let view = load_view(&args.source, context)?;
     let per_load = args.per_load.unwrap_or_else(|| engine.tools_per_load(&view));
-    let plan = engine
-        .plan(&view, &args.scenario(per_load), &model)
-        .map_err(|error| Misuse::new(error.to_string()))?;
+    let plan = engine.plan(&view, &args.scenario(per_load), &model).map_err(Misuse::new)?;
     if context.json {
         return output::json(&Report::new(&plan, &model));
     }
@@ -114,12 +123,9 @@ impl PlanArgs {
         let family = || self.provider.to_possible_value().map(|value| value.get_name().to_owned());
         let name = self.model.clone().or_else(family).unwrap_or_default();
         let mut model = models.find(&name).cloned().ok_or_else(|| {
-            let near = output::suggest(&name, models.iter().map(|model| &*model.name));
-            let near = near.unwrap_or_default();
-            Misuse::new(format!(
-                "the table of models has no `{name}`{near}; add it in the file that `models` in \
-                 toolcrib.toml names, or give --provider for the rules of its family"
-            ))
+            let so = ": add it in the file that `models` in toolcrib.toml names, or give --provider \
+                      for the rules of its family";
+            Misuse::new(unknown_model(models, &name, so))
         })?;
         model.context = self.context_window.or(window).or(model.context);
         if self.one_hour {
@@ -229,9 +235,10 @@ fn vs_full(plan: &Plan, row: &PlanRow) -> Option<f64> {
 }
 
 fn describe(plan: &Plan, model: &Model, view: &View, asked_loads: u32) -> String {
-    let (tools, turns) = (number(view.len() as u64), plan.scenario.turns);
+    let (tools, turns) =
+        (counted(view.len(), "tool"), counted(plan.scenario.turns as usize, "turn"));
     let name = printable(&model.name);
-    let mut text = format!("{BOLD}{tools} tools, {turns} turns, {name}{BOLD:#}\n\n");
+    let mut text = format!("{BOLD}{tools}, {turns}, {name}{BOLD:#}\n\n");
     let _ = write!(text, "{}\n{}\n", table(plan, model), wrapped(&plan.why));
     let _ = write!(text, "\n{DIM}{}{DIM:#}\n", wrapped(&assumptions(plan, model, asked_loads)));
     text
@@ -248,7 +255,8 @@ fn table(plan: &Plan, model: &Model) -> Rows {
     let mut rows = Rows::new(&titles);
     for row in &plan.rows {
         let prompt = row.usage.prompt();
-        let share = (100 * row.usage.read).checked_div(prompt).unwrap_or_default();
+        // Rounded down: 100 % would mean that nothing was paid for.
+        let share = (100.0 * row.usage.read as f64 / prompt.max(1) as f64).floor();
         let mut cells = vec![
             row.approach.to_string(),
             number(row.calls.into()),

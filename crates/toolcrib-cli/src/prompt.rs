@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use toolcrib::tokens::{TokenCount, Tokenizer};
 use toolcrib::{Dialect, Engine, Session, View};
 
-use crate::args::{Context, EngineArgs};
-use crate::output::{self, BOLD, number, printable, saved};
+use crate::args::{Context, EngineArgs, unknown_model};
+use crate::output::{self, BOLD, Misuse, number, printable, saved};
 use crate::sources::{ToolArgs, load_view};
 
 #[derive(Debug, clap::Args)]
@@ -66,6 +66,9 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> anyhow::Result<()> {
     let config = &context.config;
     let models = config.models()?;
     let model = args.model.as_deref().and_then(|name| models.find(name));
+    if let (Some(name), None) = (&args.model, model) {
+        context.warn(&unknown_model(&models, name, ", so tokens are estimated"));
+    }
     let options = model.map_or_else(|| args.engine.clone(), |it| args.engine.for_model(it, config));
     let tokenizer =
         args.model.as_deref().map_or(Tokenizer::O200K, |name| Tokenizer::for_model(&models, name));
@@ -118,7 +121,7 @@ impl Prompt {
     ) -> anyhow::Result<Self> {
         let mut session = Session::new();
         engine.begin_turn(&mut session, view);
-        let first = engine.prepare(&mut session, view)?;
+        let first = engine.prepare(&mut session, view).map_err(Misuse::new)?;
         let tools: Vec<Box<RawValue>> =
             first.tools.iter().map(|tool| tool.render(dialect)).collect();
         let each: Vec<TokenCount> = tools.iter().map(|tool| tokenizer.count(tool.get())).collect();

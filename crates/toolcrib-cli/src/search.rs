@@ -10,7 +10,7 @@ use toolcrib::search::Explanation;
 use toolcrib::{SearchPage, SearchRow, View};
 
 use crate::args::Context;
-use crate::output::{self, BOLD, DIM, Misuse, Rows, number, printable};
+use crate::output::{self, BOLD, DIM, Misuse, Rows, counted, number, printable};
 use crate::sample;
 use crate::sources::{ToolArgs, load_view};
 
@@ -32,7 +32,7 @@ pub(crate) struct SearchArgs {
     #[command(flatten)]
     source: ToolArgs,
     /// The most results
-    #[arg(long, default_value_t = 10, value_name = "N")]
+    #[arg(long, default_value_t = 10, value_name = "N", allow_negative_numbers = true)]
     limit: usize,
     /// Say where every score comes from
     #[arg(long)]
@@ -45,6 +45,9 @@ pub(crate) struct SearchArgs {
     run: Option<PathBuf>,
 }
 
+const NO_QUERY: &str =
+    "say what to search for, ahead of the paths: toolcrib search QUERY --tools PATH…";
+
 pub(crate) fn run(args: &SearchArgs, context: &Context) -> anyhow::Result<()> {
     if let (Some(queries), Some(run)) = (&args.queries, &args.run) {
         let queries = batch::read(queries)?;
@@ -54,10 +57,10 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> anyhow::Result<()> {
     let query = match &args.query {
         Some(query) => query,
         None if args.source.is_sample(context) => sample::QUERY,
-        None => return Err(Misuse::new("say what to search for: toolcrib search QUERY").into()),
+        None => return Err(Misuse::new(NO_QUERY).into()),
     };
     let view = load_view(&args.source, context)?;
-    let page = view.search(query, args.limit).map_err(|error| Misuse::new(error.to_string()))?;
+    let page = view.search(query, args.limit).map_err(Misuse::new)?;
     if context.json {
         return output::json(&Results::new(query, &view, page, args.explain));
     }
@@ -101,10 +104,10 @@ fn describe(query: &str, view: &View, page: &SearchPage, explain: bool) -> Strin
     let shown = page.results.len();
     let _ = writeln!(
         text,
-        "{BOLD}{}{BOLD:#}: {} of {} tools match{}\n",
+        "{BOLD}{}{BOLD:#}: {} of {} match{}\n",
         output::one_line(query),
         number(page.total_matches as u64),
-        number(view.len() as u64),
+        counted(view.len(), "tool"),
         if shown < page.total_matches {
             format!(", the best {shown} shown")
         } else {

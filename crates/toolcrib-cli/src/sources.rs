@@ -50,7 +50,11 @@ pub(crate) fn load_tools(args: &ToolArgs, context: &Context) -> anyhow::Result<R
     } else {
         let given = if args.tools.is_empty() { &context.config.tools } else { &args.tools };
         for path in given {
-            lists.add_path(path)?;
+            lists.add_path(path).map_err(|error| {
+                let greedy = args.tools.len() > 1 && !path.exists();
+                let hint = "; --tools takes every word up to the next option";
+                anyhow::anyhow!("{error:#}{}", if greedy { hint } else { "" })
+            })?;
         }
     }
     let registry = lists.register();

@@ -79,7 +79,7 @@ fn matching(view: &View, filter: &str) -> anyhow::Result<Vec<Arc<Tool>>> {
     if filter.contains(['*', '?', '[', '{']) {
         let allow_tools = Some(vec![filter.to_owned()]);
         let policy = Policy::new(PolicyRules { allow_tools, ..PolicyRules::default() });
-        let policy = policy.map_err(|error| Misuse::new(error.to_string()))?;
+        let policy = policy.map_err(Misuse::new)?;
         let named: HashSet<Arc<str>> =
             view.catalog().view(&policy).tools().map(|tool| tool.exposed().clone()).collect();
         return Ok(view.tools().filter(|tool| named.contains(tool.exposed())).cloned().collect());
@@ -128,7 +128,7 @@ impl Dashboard {
     fn new(engine: &Engine, view: &View, shown: &[Arc<Tool>]) -> anyhow::Result<Self> {
         let mut session = Session::new();
         engine.begin_turn(&mut session, view);
-        let first = engine.prepare(&mut session, view)?;
+        let first = engine.prepare(&mut session, view).map_err(Misuse::new)?;
         let sent: HashSet<&Arc<str>> = first.tools.iter().map(|tool| tool.name()).collect();
         let deferring = session.is_deferred() == Some(true);
         let row = |tool: &Arc<Tool>| {

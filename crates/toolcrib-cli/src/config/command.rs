@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
 use clap::Subcommand;
 
 use super::{Config, DEFAULT_FILE};
 use crate::args::Global;
-use crate::output;
+use crate::output::{self, Misuse};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -53,7 +52,9 @@ fn check(file: Option<&PathBuf>, global: &Global) -> anyhow::Result<()> {
     let config = Config::load(file.map(PathBuf::as_path))?;
     config.models()?;
     if let Some(missing) = config.tools.iter().find(|path| !path.exists()) {
-        bail!("{shown}: `tools` names {}, which does not exist", missing.display());
+        let missing = missing.display();
+        let text = format!("{shown}: `tools` names {missing}, which does not exist");
+        return Err(Misuse::new(text).into());
     }
     report(global, &format!("{shown} is fine: preset {}", config.settings(None).preset))
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use toolcrib::{SearchRow, View};
 
 use crate::args::Context;
-use crate::output::{self, number};
+use crate::output::{self, counted, number};
 
 /// One line of the file: the id goes out as it came in, whatever it is.
 #[derive(Deserialize)]
@@ -87,9 +87,9 @@ pub(super) fn rank(
         return output::json(&summary);
     }
     context.note(&format!(
-        "{} queries over {} tools in {:.2} s; p50 {} µs, p99 {} µs{}",
+        "{} queries over {} in {:.2} s; p50 {} µs, p99 {} µs{}",
         number(summary.queries as u64),
-        number(view.len() as u64),
+        counted(view.len(), "tool"),
         summary.seconds,
         number(summary.p50_us),
         number(summary.p99_us),

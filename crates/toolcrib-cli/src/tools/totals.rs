@@ -8,7 +8,7 @@ use serde::Serialize;
 use toolcrib::tokens::Tokenizer;
 use toolcrib::{Engine, Presentation, Session, View};
 
-use crate::output::{BOLD, number, saved};
+use crate::output::{BOLD, counted, number, saved};
 
 /// Of all tools a caller may know of, whatever the filter.
 #[derive(Debug, Serialize)]
@@ -72,7 +72,7 @@ impl Totals {
 
     pub(super) fn write(&self, text: &mut String, shown: usize) {
         let Self { full, deferred, active, section, verbs, .. } = *self;
-        let mut counted = format!("{} tools", number(self.tools as u64));
+        let mut counted = counted(self.tools, "tool");
         if shown != self.tools {
             counted = format!("{} of {counted} shown", number(shown as u64));
         }

@@ -1,29 +1,11 @@
 //! `toolcrib plan`, run as a person or a script would.
 
-#![allow(clippy::unwrap_used)]
-
-use std::process::{Command, Output};
-
 use serde_json::{Value, json};
 
-/// Runs the command where no configuration lies about.
-fn toolcrib(args: &[&str]) -> Output {
-    let folder = tempfile::tempdir().unwrap();
-    Command::new(env!("CARGO_BIN_EXE_toolcrib")).args(args).current_dir(&folder).output().unwrap()
-}
+use crate::support::{Folder, sample};
 
-fn shown(args: &[&str]) -> String {
-    let output = toolcrib(args);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn planned(args: &[&str]) -> Value {
-    serde_json::from_str(&shown(&[&["plan", "--json"], args].concat())).unwrap()
-}
-
-/// A server with so many tools, in a file.
-fn server(tools: usize) -> tempfile::TempPath {
+/// A folder with `shop.json`, a server with so many tools.
+fn shop(tools: usize) -> Folder {
     let tool = |n: usize| {
         json!({"name": format!("note_thing_{n}"), "description": "Writes a note about a thing.",
             "inputSchema": {"type": "object", "properties": {
@@ -31,19 +13,18 @@ fn server(tools: usize) -> tempfile::TempPath {
                 "text": {"type": "string", "description": "What to say about it."}}}})
     };
     let list = json!({"server": "shop", "tools": (0..tools).map(tool).collect::<Vec<_>>()});
-    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
-    std::fs::write(file.path(), list.to_string()).unwrap();
-    file.into_temp_path()
+    Folder::new(&[("shop.json", &list.to_string())])
 }
 
 #[test]
 fn without_arguments_it_plans_the_sample() {
-    let text = shown(&["plan", "--quiet"]);
+    let text = sample().text("plan --quiet");
     let starts = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
     assert_eq!(starts("strategy  calls  prompt tokens"), 1, "{text}");
     for strategy in ["full ", "inject ", "dispatch "] {
         assert!(starts(strategy) >= 1, "{text}");
     }
+    assert!(text.starts_with("42 tools, 20 turns, anthropic\n"), "{text}");
     assert!(text.contains(" is cheapest: "), "{text}");
     assert!(text.contains("Assumed: 1,000 tokens in and 250 out each turn"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -51,7 +32,7 @@ fn without_arguments_it_plans_the_sample() {
 
 #[test]
 fn estimates_are_marked_and_dollars_shown_only_where_they_are_known() {
-    let (estimated, exact) = (shown(&["plan"]), shown(&["plan", "--model", "gpt-5.6-sol"]));
+    let (estimated, exact) = (sample().text("plan"), sample().text("plan --model gpt-5.6-sol"));
     assert!(estimated.contains('~') && !estimated.contains('$'), "{estimated}");
     assert!(estimated.contains("Prices are not known"), "{estimated}");
     assert!(!exact.contains('~') && exact.contains('$'), "{exact}");
@@ -59,7 +40,7 @@ fn estimates_are_marked_and_dollars_shown_only_where_they_are_known() {
 
 #[test]
 fn json_has_every_number() {
-    let plan = planned(&["--model", "claude-opus-5-5", "--turns", "10", "--loads", "2"]);
+    let plan = sample().json("plan --json --model claude-opus-5-5 --turns 10 --loads 2");
     assert_eq!(plan["scenario"]["turns"], 10);
     assert_eq!(plan["model"]["name"], "claude-opus-5.5");
     assert_eq!(plan["model"]["exact"], false);
@@ -83,50 +64,56 @@ fn json_has_every_number() {
 
 #[test]
 fn many_tools_are_cheapest_through_dispatch_and_a_few_in_full() {
-    let (many, few) = (server(400), server(3));
-    let cheapest = |file: &tempfile::TempPath| {
-        planned(&["--tools", file.to_str().unwrap()])["cheapest"].clone()
-    };
-    assert_eq!(cheapest(&many), "dispatch");
-    assert_eq!(cheapest(&few), "full");
+    let cheapest =
+        |folder: Folder| folder.json("plan --json --tools shop.json")["cheapest"].clone();
+    assert_eq!(cheapest(shop(400)), "dispatch");
+    assert_eq!(cheapest(shop(3)), "full");
 }
 
 #[test]
 fn no_more_is_loaded_than_there_is() {
-    let few = server(7);
-    let file = few.to_str().unwrap();
-    assert_eq!(planned(&["--tools", file, "--loads", "9"])["scenario"]["loads"], 2);
-    let text = shown(&["plan", "--tools", file, "--loads", "9"]).replace('\n', " ");
+    let few = shop(7);
+    let plan = few.json("plan --json --tools shop.json --loads 9");
+    assert_eq!(plan["scenario"]["loads"], 2);
+    let text = few.text("plan --tools shop.json --loads 9").replace('\n', " ");
     assert!(text.contains("2 × 5 tools loaded, evenly spread (asked for 9,"), "{text}");
 }
 
 #[test]
 fn an_hour_in_the_cache_costs_more_to_write() {
-    let written = |args: &[&str]| planned(args)["strategies"][0]["input_equivalents"].clone();
-    let (short, hour) = (written(&[]).as_f64(), written(&["--1h"]).as_f64());
-    assert!(hour > short, "{hour:?} {short:?}");
+    let cost =
+        |args: &str| sample().json(args)["strategies"][0]["input_equivalents"].as_f64().unwrap();
+    assert!(cost("plan --json --1h") > cost("plan --json"));
 }
 
 #[test]
 fn what_does_not_fit_the_window_is_said() {
-    let many = server(400);
-    let args = ["plan", "--tools", many.to_str().unwrap(), "--context-window", "40000"];
-    let text = shown(&args).replace('\n', " ");
+    let text = shop(400).text("plan --tools shop.json --context-window 40000").replace('\n', " ");
     assert!(text.contains("full does not fit: prompts of ~"), "{text}");
+}
+
+#[test]
+fn the_largest_numbers_it_takes_can_be_summed_up() {
+    let largest =
+        "--history 1000000000 --system 1000000000 --per-turn 1000000000 --output 1000000000";
+    let text = shop(1).text(&format!("plan --tools shop.json --turns 1000 {largest}"));
+    assert!(text.starts_with("1 tool, 1,000 turns, anthropic\n"), "{text}");
+    for wrong in ["--history 1000000001", "--output 18446744073709551615", "--per-turn -1"] {
+        let message = sample().fails(2, &format!("plan {wrong}"));
+        assert!(message.starts_with("error: invalid value"), "{message}");
+    }
 }
 
 #[test]
 fn mistakes_are_named_and_exit_with_2() {
     for (args, said) in [
-        (&["plan", "--model", "claud-opus-5-5"][..], "did you mean `claude-opus-5.5`?"),
-        (&["plan", "--provider", "openai", "--1h"], "openai has no cache of an hour"),
-        (&["plan", "--provider", "openai", "--model", "gpt-5.6"], "cannot be used with"),
-        (&["plan", "--turns", "0"], "--turns"),
-        (&["plan", "--preset", "cribs"], "crib"),
+        ("plan --model claud-opus-5-5", "; did you mean `claude-opus-5.5`?"),
+        ("plan --provider openai --1h", "openai has no cache of an hour"),
+        ("plan --provider openai --model gpt-5.6", "cannot be used with"),
+        ("plan --turns 0", "--turns"),
+        ("plan --preset cribs", "crib"),
     ] {
-        let output = toolcrib(args);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
-        assert!(error.contains(said), "{args:?}: {error}");
+        let message = sample().fails(2, args);
+        assert!(message.contains(said), "{args}: {message}");
     }
 }

@@ -1,0 +1,158 @@
+//! What README, docs and help say happens does.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use toolcrib::{Call, Engine, Policy, Registry, ServerTools, Session, Settings, Step};
+use toolcrib::{ToolName, ToolSpec};
+
+use crate::support::{Folder, WEATHER, keys, sample};
+
+const README: &str = include_str!("../../../../README.md");
+const CONFIGURATION: &str = include_str!("../../../../docs/configuration.md");
+const RECIPES: &str = include_str!("../../../../docs/recipes.md");
+const COMING_FROM: &str = include_str!("../../../../docs/coming-from.md");
+const SAMPLE: &str = include_str!("../../data/sample.json");
+
+/// The sample's servers, as the commands read them.
+fn registry() -> Registry {
+    let registry = Registry::default();
+    let servers: Vec<Value> = serde_json::from_str(SAMPLE).unwrap();
+    for server in &servers {
+        let name = server["server"].as_str().unwrap();
+        let spec = |tool: &Value| {
+            ToolSpec::parse(&tool.to_string(), |own| ToolName::mcp(name, own)).unwrap()
+        };
+        let specs = server["tools"].as_array().unwrap().iter().map(spec);
+        registry.replace_server(ServerTools::new(name, specs));
+    }
+    registry
+}
+
+/// The lines of the dialogue that this side speaks, each in the parts between its ellipses.
+fn lines(of: &str) -> Vec<Vec<&'static str>> {
+    let spoken = README.lines().filter_map(|line| line.strip_prefix(of));
+    spoken.map(|line| line.trim().split('…').collect()).collect()
+}
+
+#[test]
+fn the_dialogue_is_what_the_engine_says() {
+    let view = registry().catalog().view(&Policy::default());
+    let engine = Engine::new(Settings::default()).unwrap();
+    let mut session = Session::new();
+    let issue = |arguments: Value| json!({"tool_name": "mcp__issues__create_issue", "arguments": arguments});
+    let whole = json!({"project": "APP", "title": "Crash on start"});
+    let calls = [
+        ("tool_search", json!({"query": "create an issue"})),
+        ("call_tool", issue(json!({"title": "Crash on start"}))),
+        ("call_tool", issue(whole.clone())),
+    ];
+    let answers = lines("crib  ");
+    let mut steps = calls.map(|(name, arguments)| {
+        let written = &lines("model  ");
+        let values = arguments.as_object().unwrap().iter();
+        let values: Vec<String> = values.map(|(key, value)| format!("{key}={value}")).collect();
+        let line = format!("{name}({})", values.join(", "));
+        let bare = |text: &str| text.replace(' ', "");
+        assert!(written.iter().any(|parts| bare(parts[0]) == bare(&line)), "{line}");
+        Some(engine.resolve(&mut session, &view, &Call::new(name, arguments)))
+    });
+    for (step, parts) in steps.iter().zip(&answers) {
+        let Some(Step::Answer(answer)) = step else { panic!("{step:?}") };
+        let mut rest = answer.content.as_str();
+        for part in parts {
+            let at = rest.find(part.trim()).unwrap_or_else(|| panic!("`{part}` in {rest}"));
+            rest = &rest[at + part.trim().len()..];
+        }
+    }
+    assert_eq!(answers.len(), 2);
+    let Some(Step::Run(run)) = steps[2].take() else { panic!("{:?}", steps[2]) };
+    assert_eq!((run.tool.name().tool(), &run.arguments), ("create_issue", &whole));
+}
+
+/// Runs a command line as a reader would copy it, without what it is piped to or commented with.
+fn follow(line: &str) {
+    let folder = Folder::new(&[
+        ("toolcrib.toml", ""),
+        ("folder/weather.json", WEATHER),
+        ("servers/weather.json", WEATHER),
+        ("q.jsonl", r#"{"id": 1, "query": "alerts"}"#),
+    ]);
+    let ends = ["  ", " | ", " > ", " #"].map(|end| line.find(end).unwrap_or(line.len()));
+    let line = &line[..ends.into_iter().min().unwrap()];
+    // Within quotes a `~` stands for a space.
+    let parts = line.split(['"', '\'']).enumerate();
+    let parts: Vec<String> = parts
+        .map(|(at, part)| if at % 2 == 0 { part.to_owned() } else { part.replace(' ', "~") })
+        .collect();
+    let args = parts.concat();
+    folder.text(args.strip_prefix("toolcrib ").unwrap());
+}
+
+#[test]
+fn the_commands_of_the_docs_run() {
+    let documents = [README, CONFIGURATION, RECIPES];
+    let lines: Vec<String> = documents
+        .iter()
+        .flat_map(|document| document.lines())
+        .filter(|line| line.starts_with("toolcrib "))
+        // Aligned for the eye; a reader's shell does not mind.
+        .map(|line| line.replacen("toolcrib tools  ", "toolcrib tools ", 1))
+        .map(|line| line.replacen("toolcrib plan   ", "toolcrib plan ", 1))
+        .collect();
+    assert!(lines.len() >= 9, "{lines:?}");
+    lines.iter().for_each(|line| follow(line));
+}
+
+#[test]
+fn the_examples_of_every_command_run() {
+    for command in ["tools", "search", "prompt", "plan", "config~show", "config~check"] {
+        let help = sample().text(&format!("{} --help", command.replace('~', " ")));
+        let (_, examples) = help.split_once("Example").unwrap();
+        let lines = examples.lines().filter_map(|line| line.strip_prefix("  toolcrib "));
+        let lines: Vec<String> = lines.map(|line| format!("toolcrib {line}")).collect();
+        assert!(!lines.is_empty(), "{help}");
+        lines.iter().for_each(|line| follow(line));
+    }
+}
+
+#[test]
+fn the_configurations_of_the_docs_are_accepted() {
+    let blocks: Vec<&str> = [CONFIGURATION, RECIPES, COMING_FROM]
+        .iter()
+        .flat_map(|document| document.split("```toml\n").skip(1))
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(blocks.len() >= 6, "{blocks:?}");
+    for block in blocks {
+        let folder = Folder::new(&[("toolcrib.toml", block)]);
+        assert!(folder.text("config check").contains("is fine"), "{block}");
+    }
+}
+
+#[test]
+fn every_key_is_documented() {
+    let schema = sample().json("config schema");
+    let groups = ["/properties", "/$defs/EagerRules/properties", "/$defs/PolicyRules/properties"];
+    for key in groups.iter().flat_map(|group| keys(schema.pointer(group).unwrap())) {
+        // In a table, as a line of an example, or as the head of one.
+        let forms = [format!("| `{key}` |"), format!("\n{key} ="), format!("{key}]")];
+        assert!(forms.iter().any(|form| CONFIGURATION.contains(form)), "{key}");
+    }
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for file in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/ARCHITECTURE.md"]
+        .into_iter()
+        .chain(["docs/configuration.md", "docs/recipes.md", "docs/coming-from.md"])
+    {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        for target in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            let path = target.split('#').next().unwrap();
+            let place = root.join(file).parent().unwrap().join(path);
+            assert!(target.starts_with("http") || place.exists(), "{file}: {target}");
+        }
+    }
+}

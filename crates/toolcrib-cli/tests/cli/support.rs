@@ -1,0 +1,83 @@
+//! A folder to run the binary in, and what to say about how it ended.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder to run in, and what to put there.
+pub(crate) struct Folder(TempDir);
+
+pub(crate) struct Output {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Folder {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(folder)
+    }
+
+    pub(crate) fn command(&self, args: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
+        command.current_dir(self.0.path()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        // A `~` stands for a space within an argument.
+        command.args(args.split_whitespace().map(|arg| arg.replace('~', " ")));
+        command
+    }
+
+    pub(crate) fn run(&self, args: &str) -> Output {
+        let output = self.command(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Output {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
+    /// What a run that must succeed prints.
+    pub(crate) fn text(&self, args: &str) -> String {
+        let output = self.run(args);
+        assert_eq!(output.code, Some(0), "{args}: {}", output.stderr);
+        output.stdout
+    }
+
+    pub(crate) fn json(&self, args: &str) -> Value {
+        serde_json::from_str(&self.text(args)).unwrap()
+    }
+
+    /// What a run that must fail says.
+    pub(crate) fn fails(&self, code: i32, args: &str) -> String {
+        let output = self.run(args);
+        assert_eq!(output.code, Some(code), "{args}: {}", output.stderr);
+        assert_eq!(output.stdout, "", "{args}");
+        output.stderr
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+pub(crate) fn sample() -> Folder {
+    Folder::new(&[])
+}
+
+pub(crate) fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+pub(crate) const WEATHER: &str = r#"{"server": "weather", "tools": [
+    {"name": "get_forecast", "description": "Weather forecast for a place.",
+     "inputSchema": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}},
+    {"name": "get_alerts", "description": "Severe weather alerts.", "inputSchema": {"type": "object"}}]}"#;
