@@ -9,11 +9,11 @@ use crate::text::one_line;
 
 /// One way in which arguments don't fit a schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// Where: a JSON pointer into the arguments, `/` for the arguments as a whole.
-    pub path: String,
+    pub(crate) path: String,
     /// What is wrong there.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// Arguments that may be sent.

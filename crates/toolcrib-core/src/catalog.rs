@@ -256,6 +256,14 @@ impl View {
         self.catalog.segments.iter().zip(&self.seen.admitted)
     }
 
+    /// What the policy admits of a segment of the catalog.
+    pub(crate) fn admitted(&self, segment: &Segment) -> Option<&Admitted> {
+        let segments = &self.catalog.segments;
+        let at = segments.binary_search_by(|known| known.id().cmp(segment.id())).ok()?;
+        let is_same = std::ptr::eq(segments.get(at)?.as_ref(), segment);
+        self.seen.admitted.get(at).filter(|_| is_same)
+    }
+
     /// For each document of the catalog's index, whether a caller may find it. The name of a tool
     /// that is registered elsewhere is not found: the tool is.
     pub(crate) fn documents(&self) -> &[bool] {

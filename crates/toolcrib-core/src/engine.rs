@@ -1,5 +1,5 @@
 //! The engine: `begin_turn`, `prepare` and `resolve` say all there is to say about deferral.
-//! This file has the first two; `resolve.rs` the third.
+//! This file has `prepare`; `turn.rs` and `resolve.rs` have the others.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,8 +10,8 @@ use crate::prompt;
 use crate::segment::Item;
 use crate::session::{Latched, Prefix};
 use crate::{
-    Definition, Diff, EagerReason, Fingerprint, Mode, PatternError, Policy, Presentation, Preset,
-    Session, Settings, Strategy, StrategyChoice, Tool, ToolName, TurnReport, View,
+    Definition, EagerReason, Fingerprint, Mode, PatternError, Policy, Presentation, Preset,
+    Session, Settings, Strategy, StrategyChoice, Tool, View,
 };
 
 /// Acts on sessions under one set of settings. Shared by any number of conversations.
@@ -45,7 +45,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) settings: Settings,
-    eager: Eager,
+    pub(crate) eager: Eager,
     /// Prefixes rendered lately: conversations that start on one catalog share one.
     prefixes: Mutex<Vec<(Fingerprint, Arc<Prefix>)>>,
 }
@@ -103,25 +103,6 @@ impl Engine {
     /// The settings it was made with.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// Begins a turn: adopts what changed in the catalog, queues what the model must be told of
-    /// it, and applies the token budget.
-    pub fn begin_turn(&self, session: &mut Session, view: &View) -> TurnReport {
-        session.turn += 1;
-        let mut report = TurnReport { turn: session.turn, ..TurnReport::default() };
-        if let Some(before) = session.adopted.take()
-            && before.fingerprint() != view.fingerprint()
-        {
-            report.diff = view.diff(&before);
-            if !session.with_mcp {
-                report.diff.retain(|name| name.server().is_none());
-            }
-            report.preloaded = self.adopt(session, view, &before, &report.diff);
-        }
-        session.adopted = Some(view.clone());
-        report.evicted = self.evict(session);
-        report
     }
 
     /// What the model sees at this request.
@@ -218,7 +199,6 @@ impl Engine {
 
     /// The strategy of a conversation that begins under this policy.
     pub(crate) fn strategy(&self, policy: &Policy) -> Strategy {
-        let mut names = MetaTool::CallTool.names().iter();
         let strategy = match self.settings.strategy {
             StrategyChoice::Dispatch => Strategy::Dispatch,
             StrategyChoice::Inject => Strategy::Inject,
@@ -226,9 +206,20 @@ impl Engine {
         };
         // Without a way to call through, what is loaded must be callable by itself.
         match strategy {
-            Strategy::Dispatch if !names.all(|name| policy.admits_verb(name)) => Strategy::Inject,
+            Strategy::Dispatch if !may_dispatch(policy) => Strategy::Inject,
             other => other,
         }
+    }
+
+    /// Whether a conversation that has this strategy can go on with it here: an engine that was
+    /// left the choice takes what there is.
+    pub(crate) fn can_keep(&self, strategy: Strategy, policy: &Policy) -> bool {
+        self.settings.strategy == StrategyChoice::Auto
+            && match strategy {
+                Strategy::Dispatch => may_dispatch(policy),
+                Strategy::Inject => true,
+                Strategy::Native => false,
+            }
     }
 
     fn latch(&self, session: &Session, view: &View) -> Result<Latched, EngineError> {
@@ -337,70 +328,13 @@ impl Engine {
         Prefix::new(section.into(), verbs.chain(eager).collect())
     }
 
-    fn preload_names<'a>(&'a self, own: &'a [String]) -> Vec<&'a str> {
+    pub(crate) fn preload_names<'a>(&'a self, own: &'a [String]) -> Vec<&'a str> {
         self.settings.preload.iter().chain(own).map(String::as_str).collect()
     }
+}
 
-    /// Takes over a changed catalog; says which tools were loaded at once.
-    fn adopt(
-        &self,
-        session: &mut Session,
-        view: &View,
-        before: &View,
-        diff: &Diff,
-    ) -> Vec<Arc<str>> {
-        let Some(latched) = session.latched else { return Vec::new() };
-        let scope = session.scope(view);
-        let find = |name: &ToolName| scope.identity(name).cloned();
-        let added: Vec<Arc<Tool>> = diff.added.iter().filter_map(find).collect();
-        // Only what the model was shown can be out of date for it.
-        let both = added.iter().cloned().chain(diff.changed.iter().filter_map(find));
-        let stale: Vec<Arc<Tool>> = both.filter(|tool| session.is_stale(tool)).collect();
-        let preload = scope.select(&self.preload_names(&session.preload));
-        let asked_for = |tool: &Tool| preload.hits.iter().any(|it| it.item.name() == tool.name());
-        // In full mode every tool is in the array; those that come late are put behind.
-        let is_due = |tool: &Tool| {
-            !latched.deferred
-                || tool.spec().is_immediate()
-                || self.eager.reason(tool).is_some()
-                || asked_for(tool)
-        };
-        let due: Vec<Arc<Tool>> =
-            added.into_iter().filter(|tool| !session.knows(tool) && is_due(tool)).collect();
-        let preloaded = self.preload_tools(session, &due);
-        let changes =
-            announce::Changes { before, view, diff, stale: &stale, preloaded: &preloaded };
-        session.announcements.extend(changes.tell(session, latched));
-        stale.iter().for_each(|tool| session.refresh(tool));
-        preloaded
-    }
-
-    /// Puts out the least recently used tools once the budget is exceeded, a quarter of it at a
-    /// time, so that the tools array doesn't change every turn.
-    fn evict(&self, session: &mut Session) -> Vec<Arc<str>> {
-        let Some(budget) = self.settings.loaded_tokens else { return Vec::new() };
-        let injected = session
-            .latched
-            .is_some_and(|latched| latched.deferred && latched.strategy == Strategy::Inject);
-        let mut total: u64 = session.tools.values().map(|tool| tool.definition.tokens()).sum();
-        if !injected || total <= budget {
-            return Vec::new();
-        }
-        let mut oldest: Vec<(u64, usize)> =
-            session.tools.values().enumerate().map(|(at, tool)| (tool.last_used, at)).collect();
-        oldest.sort_unstable();
-        let mut names = Vec::new();
-        // The tool used last stays, however large: the model is in the middle of using it.
-        for (_, at) in &oldest[..oldest.len() - 1] {
-            if total <= budget - budget / 4 {
-                break;
-            }
-            let (name, tool) = (&session.tools.keys()[*at], &session.tools[*at]);
-            total -= tool.definition.tokens();
-            names.push(name.clone());
-        }
-        session.unload(&names)
-    }
+fn may_dispatch(policy: &Policy) -> bool {
+    MetaTool::CallTool.names().iter().all(|name| policy.admits_verb(name))
 }
 
 /// Whether a model that sees no schemas has a way to get at the tools.

@@ -42,8 +42,8 @@ mod stats;
 mod step;
 mod text;
 mod tool;
+mod turn;
 
-pub use arguments::Problem;
 pub use catalog::{Availability, Catalog, Diff, View};
 pub use definition::{Definition, Dialect};
 pub use eager::{EagerError, EagerReason, EagerRules};

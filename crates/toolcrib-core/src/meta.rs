@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::find::Found;
+use crate::segment::Item;
 use crate::session::Latched;
 use crate::{
     Availability, Call, Definition, Effects, Engine, GroupId, Policy, Preset, Schema, Session,
@@ -157,11 +159,7 @@ impl Verb<'_> {
 
     /// Answers with `{"error": …}`.
     pub(crate) fn mistake(self, error: &str) -> Step {
-        #[derive(Serialize)]
-        struct Mistake<'a> {
-            error: &'a str,
-        }
-        self.answer(&Mistake { error }, true)
+        crate::Answer::mistake(error, self.effects).into()
     }
 
     pub(crate) fn answer(self, value: &impl Serialize, is_error: bool) -> Step {
@@ -187,6 +185,19 @@ impl Verb<'_> {
             }
         }
         news
+    }
+
+    /// The group that must be loaded before what was found can be shown, if one must.
+    pub(crate) fn to_load(&self, query: &str, found: &Found<'_>) -> Option<GroupId> {
+        let is_untried = |id: &GroupId| {
+            self.call.failure(id).is_none() && !self.session.learned.contains_key(id)
+        };
+        let mut named = found.hits.iter().filter_map(|hit| match hit.item {
+            Item::Named(named) => Some(&named.group),
+            Item::Tool(_) => None,
+        });
+        let unloaded = named.find(|id| is_untried(id)).cloned();
+        unloaded.or_else(|| self.to_open(query).filter(|_| found.hits.is_empty()))
     }
 
     /// A group nobody has opened yet that may have what the query asks for, where the model has
@@ -228,8 +239,13 @@ impl Verb<'_> {
             }
         };
         let scope = self.session.scope(self.view);
-        let visible =
-            |group: &GroupId| group.server_name().is_none_or(|server| scope.may_reach(server));
+        // Of a group that has been listed, nothing but hidden tools may be known.
+        let hides_all = |group: &GroupId| {
+            scope.segment(group).is_some_and(|it| it.len() > 0 && scope.members(it).is_empty())
+        };
+        let visible = |group: &GroupId| {
+            group.server_name().is_none_or(|server| scope.may_reach(server)) && !hides_all(group)
+        };
         let all = self.view.catalog().availability.iter();
         all.filter(|(group, _)| visible(group)).filter_map(tell).collect()
     }

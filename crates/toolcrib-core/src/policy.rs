@@ -49,9 +49,11 @@ pub struct PolicyRules {
 #[derive(Clone, Debug)]
 pub struct Policy(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     rules: PolicyRules,
+    /// Whether only tools of MCP servers are admitted, which no rule can say.
+    mcp_only: bool,
     allow_tools: Option<Globs>,
     deny_tools: Globs,
     allow_servers: Option<Globs>,
@@ -70,6 +72,7 @@ impl Policy {
             allow_servers: optional(&rules.allow_servers)?,
             deny_servers: Globs::new(&rules.deny_servers)?,
             fingerprint: Fingerprint::of([text.as_slice()]),
+            mcp_only: false,
             rules,
         })))
     }
@@ -81,12 +84,15 @@ impl Policy {
 
     /// Admits the tools of one MCP server alone.
     pub fn only_server(server: &str) -> Result<Self, PatternError> {
-        let server = globset_escape(server);
-        Self::new(PolicyRules {
+        let server = globset::escape(server).replace('\\', r"[\]");
+        let policy = Self::new(PolicyRules {
             allow_tools: Some(vec![format!("{server}/*")]),
             allow_servers: Some(vec![server]),
             ..Default::default()
-        })
+        })?;
+        // A host's namespace may be called like the server.
+        let fingerprint = Fingerprint::of([policy.fingerprint().as_bytes(), b"mcp"]);
+        Ok(Self(Arc::new(Inner { mcp_only: true, fingerprint, ..(*policy.0).clone() })))
     }
 
     /// For rules without a pattern, which compile.
@@ -99,6 +105,7 @@ impl Policy {
             allow_servers: none(),
             deny_servers: Globs::default(),
             fingerprint,
+            mcp_only: false,
             rules,
         }))
     }
@@ -122,9 +129,11 @@ impl Policy {
 
     fn admits(&self, name: &ToolName, exposed: &str, annotations: &Annotations) -> bool {
         let Inner { rules, allow_tools, deny_tools, .. } = &*self.0;
-        if let ToolSource::Mcp { server } = name.source()
-            && !self.admits_server(server)
-        {
+        let from_there = match name.source() {
+            ToolSource::Mcp { server } => self.admits_server(server),
+            _ => !self.0.mcp_only,
+        };
+        if !from_there {
             return false;
         }
         let read_only = !rules.read_only || annotations.is_read_only();
@@ -158,11 +167,6 @@ impl Default for Policy {
     fn default() -> Self {
         Self::from_plain(PolicyRules::default())
     }
-}
-
-fn globset_escape(text: &str) -> String {
-    let special = |c| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\' | '!');
-    text.chars().flat_map(|c| if special(c) { vec!['[', c, ']'] } else { vec![c] }).collect()
 }
 
 #[cfg(test)]
@@ -227,6 +231,11 @@ mod tests {
         assert!(plain(&policy, &ToolName::mcp("a*b", "t")));
         assert!(!plain(&policy, &ToolName::mcp("axb", "t")));
         assert!(!plain(&policy, &ToolName::host("t")));
+        assert!(!plain(&policy, &ToolName::host_in("a*b", "t")));
+        for odd in ["a!b", "[!x]", "{a,b}", "a\\b", "^"] {
+            let policy = Policy::only_server(odd).unwrap();
+            assert!(plain(&policy, &ToolName::mcp(odd, "t")), "{odd}");
+        }
     }
 
     #[test]

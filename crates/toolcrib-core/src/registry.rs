@@ -1,20 +1,19 @@
 //! Where tools are registered. The registry accepts changes and publishes catalogs.
 
-use std::collections::{BTreeMap, HashMap};
+mod state;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use indexmap::IndexMap;
 use schemars::JsonSchema;
-use toolcrib_search::Analyzer;
 
-use crate::meta::MetaTool;
-use crate::names::Key;
-use crate::segment::{Item, Named, Segment};
+use crate::segment::Segment;
 use crate::{
     Availability, Catalog, Deferral, Diff, Group, GroupId, Members, Naming, Schema, SpecError,
-    Tool, ToolName, ToolSource, ToolSpec,
+    Tool, ToolName, ToolSpec,
 };
+use state::{Pending, State};
 
 /// Accepts tools from every source and publishes [`Catalog`]s.
 ///
@@ -35,17 +34,6 @@ pub struct Registry {
     naming: Naming,
     state: Mutex<State>,
     current: ArcSwap<Catalog>,
-}
-
-#[derive(Default)]
-struct State {
-    segments: BTreeMap<GroupId, Arc<Segment>>,
-    /// Which toolset exposes a tool of this name.
-    owners: HashMap<Arc<str>, GroupId>,
-    /// Which group waits for its loader to bring a tool of this name.
-    claims: HashMap<Arc<str>, GroupId>,
-    availability: BTreeMap<GroupId, Availability>,
-    analyzer: Analyzer,
 }
 
 /// Everything one MCP server offers.
@@ -101,6 +89,9 @@ pub enum RegisterError {
         /// Described: the tool that has the name.
         existing: String,
     },
+    /// The very same tool is there already, or comes twice.
+    #[error("{0} is registered already")]
+    Repeated(String),
     /// The name belongs to a meta-tool.
     #[error("`{0}` is the name of a meta-tool")]
     Reserved(String),
@@ -295,9 +286,13 @@ impl Registry {
     /// missing. Changes nothing a model sees in its prompt.
     pub fn set_availability(&self, group: impl Into<GroupId>, availability: Availability) {
         let mut state = self.lock();
+        let (group, now) = (group.into(), Some(&availability));
+        if state.availability.get(&group).or(Some(&Availability::Ready)) == now {
+            return;
+        }
         match availability {
-            Availability::Ready => state.availability.remove(&group.into()),
-            other => state.availability.insert(group.into(), other),
+            Availability::Ready => state.availability.remove(&group),
+            other => state.availability.insert(group, other),
         };
         self.publish(&state);
     }
@@ -335,9 +330,6 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
     schema.to_value().into()
 }
 
-/// The tools of a change so far, by exposed name.
-type Pending = IndexMap<Arc<str>, Arc<Tool>>;
-
 fn plain_group(id: &GroupId) -> Group {
     Group::new(id.clone()).with_members(Members::Known(Vec::new()))
 }
@@ -346,98 +338,8 @@ fn unchanged(before: Option<&Segment>, tool: &Tool) -> Option<Arc<Tool>> {
     let before = before?;
     let at = before.tools.binary_search_by(|known| known.exposed().cmp(tool.exposed())).ok()?;
     let known = before.tools.get(at)?;
-    (known.fingerprint() == tool.fingerprint()).then(|| known.clone())
-}
-
-impl State {
-    fn put(&mut self, segment: Segment) {
-        let id = segment.id().clone();
-        self.take(&id);
-        let tools = segment.tools.iter().map(|tool| (tool.exposed().clone(), id.clone()));
-        self.owners.extend(tools);
-        let named = segment.named.iter().map(|named| (named.exposed.clone(), id.clone()));
-        self.claims.extend(named);
-        self.segments.insert(id, Arc::new(segment));
-    }
-
-    fn take(&mut self, id: &GroupId) {
-        let Some(segment) = self.segments.remove(id) else { return };
-        for tool in &segment.tools {
-            self.owners.remove(tool.exposed());
-        }
-        for named in &segment.named {
-            self.claims.remove(&named.exposed);
-        }
-    }
-
-    /// Whether the tool can be added to those there are and those pending, `replaced` apart.
-    fn admit(
-        &self,
-        tool: &Tool,
-        pending: &Pending,
-        replaced: Option<&GroupId>,
-    ) -> Result<(), RegisterError> {
-        usable(tool.name(), tool.exposed())?;
-        let duplicate = |existing: Item<'_>| RegisterError::Duplicate {
-            exposed: tool.exposed().to_string(),
-            new: describe(tool.name()),
-            existing: describe(existing.name()),
-        };
-        if let Some(existing) = pending.get(tool.exposed()) {
-            return Err(duplicate(Item::Tool(existing)));
-        }
-        let others = self.exposing(tool.exposed()).filter(|(id, _)| Some(*id) != replaced);
-        for (_, existing) in others {
-            // A group may have named this very tool before it came.
-            if !matches!(existing, Item::Named(named) if named.name == *tool.name()) {
-                return Err(duplicate(existing));
-            }
-        }
-        Ok(())
-    }
-
-    /// A group may name tools registered elsewhere, but not names that another group's loader
-    /// brings.
-    fn admit_named(&self, named: &Named) -> Result<(), RegisterError> {
-        usable(&named.name, &named.exposed)?;
-        for (id, existing) in self.exposing(&named.exposed) {
-            if !matches!(existing, Item::Tool(tool) if *tool.name() == named.name) {
-                return Err(RegisterError::Duplicate {
-                    exposed: named.exposed.to_string(),
-                    new: format!("{} of group `{}`", describe(&named.name), named.group),
-                    existing: format!("{} of group `{id}`", describe(existing.name())),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// What is exposed under this name, and by which group.
-    fn exposing<'a>(&'a self, exposed: &'a str) -> impl Iterator<Item = (&'a GroupId, Item<'a>)> {
-        let ids = self.owners.get(exposed).into_iter().chain(self.claims.get(exposed));
-        let items = ids.filter_map(|id| Some((id, self.segments.get(id)?)));
-        items.flat_map(move |(id, segment)| {
-            segment.find_exposed(Key::new(exposed)).map(move |at| (id, segment.item(at)))
-        })
-    }
-}
-
-fn usable(name: &ToolName, exposed: &str) -> Result<(), RegisterError> {
-    if name.tool().trim().is_empty() {
-        return Err(RegisterError::Nameless);
-    }
-    match MetaTool::named(exposed) {
-        Some(_) => Err(RegisterError::Reserved(exposed.to_owned())),
-        None => Ok(()),
-    }
-}
-
-fn describe(name: &ToolName) -> String {
-    match name.source() {
-        ToolSource::Builtin => format!("built-in tool `{name}`"),
-        ToolSource::Host => format!("host tool `{name}`"),
-        ToolSource::Mcp { .. } => format!("MCP tool `{name}`"),
-    }
+    let same = known.fingerprint() == tool.fingerprint() && known.name() == tool.name();
+    same.then(|| known.clone())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What to do about a call: answer it, fetch something first, or run the real tool.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -157,9 +158,10 @@ fn from_loader(session: &Session, call: &Call, group: GroupId, exposed: &str) ->
 fn missing(session: &Session, view: &View, call: &Call, denied: Vec<ToolName>) -> Step {
     let name = text::one_line(&call.name, 200);
     let effects = Effects { denied, ..Effects::default() };
-    if effects.denied.is_empty()
-        && let Some(reason) = why_gone(session, view, name::unquoted(&call.name))
-    {
+    let exposed = name::unquoted(&call.name);
+    // A hidden tool gets the answer that one which never existed would get.
+    let gone = if effects.denied.is_empty() { why_gone(session, view, exposed) } else { None };
+    if let Some(reason) = gone.or_else(|| why_silent(session, view, exposed)) {
         return mistake(&format!("`{name}` {reason}."), effects);
     }
     let near = session.scope(view).nearest(&call.name, 5);
@@ -173,45 +175,46 @@ fn missing(session: &Session, view: &View, call: &Call, denied: Vec<ToolName>) -
     unknown(&error, near, effects)
 }
 
-/// Why a tool can't be called that the model was shown, or whose server is out of reach.
+/// Why a tool that the model was shown can't be called.
 fn why_gone(session: &Session, view: &View, exposed: &str) -> Option<String> {
-    let loaded = session.tools.get(exposed);
-    let silent = || {
-        let names = |group: &GroupId| {
-            let server = group.server_name()?;
-            session.scope(view).may_reach(server).then_some(())?;
-            ToolName::strip_namespace(server, exposed)
-        };
-        view.catalog().availability.keys().find(|group| names(group).is_some())
+    let Some(loaded) = session.tools.get(exposed) else {
+        return session.is_base(exposed).then(|| "is gone: it is no longer offered".to_owned());
     };
-    let group = loaded.map(|loaded| &loaded.group).or_else(silent);
-    let server = group.and_then(GroupId::server_name);
-    let place = server.map(|server| format!("server `{server}`"));
-    let availability = group.map(|group| view.catalog().availability(group)).unwrap_or_default();
-    match (availability, place) {
-        (Availability::Down(reason), place) => {
-            let place = place.unwrap_or_else(|| "its group".to_owned());
+    trouble(session, view, &loaded.group).or_else(|| {
+        let server = loaded.group.server_name();
+        Some(server.map_or_else(
+            || "is gone: it is no longer offered".to_owned(),
+            |server| format!("is gone: server `{server}` no longer offers it"),
+        ))
+    })
+}
+
+/// Why nothing of the server can be called that the name begins with.
+fn why_silent(session: &Session, view: &View, exposed: &str) -> Option<String> {
+    let names = |group: &GroupId| ToolName::strip_namespace(group.server_name()?, exposed);
+    let mut silent = view.catalog().availability.keys().filter(|group| names(group).is_some());
+    silent.find_map(|group| trouble(session, view, group))
+}
+
+/// Why a group that the conversation may know of does not answer, if it does not.
+fn trouble(session: &Session, view: &View, group: &GroupId) -> Option<String> {
+    let place = match group.server_name() {
+        Some(server) if !session.scope(view).may_reach(server) => return None,
+        Some(server) => format!("server `{server}`"),
+        None => "its group".to_owned(),
+    };
+    match view.catalog().availability(group) {
+        Availability::Down(reason) => {
             let reason = text::one_line(&reason, 200);
             Some(format!("can't be called: {place} does not answer ({reason})"))
         }
-        (Availability::Starting, place) => {
-            let place = place.unwrap_or_else(|| "its group".to_owned());
-            Some(format!("can't be called yet: {place} is starting"))
-        }
-        (Availability::Ready, Some(place)) => Some(format!("is gone: {place} no longer offers it")),
-        (Availability::Ready, None) if loaded.is_some() || session.is_base(exposed) => {
-            Some("is gone: it is no longer offered".to_owned())
-        }
-        (Availability::Ready, None) => None,
+        Availability::Starting => Some(format!("can't be called yet: {place} is starting")),
+        Availability::Ready => None,
     }
 }
 
 fn mistake(error: &str, effects: Effects) -> Step {
-    #[derive(Serialize)]
-    struct Mistake<'a> {
-        error: &'a str,
-    }
-    Answer::json(&Mistake { error }, true, effects).into()
+    Answer::mistake(error, effects).into()
 }
 
 fn unknown(error: &str, did_you_mean: Vec<Arc<str>>, effects: Effects) -> Step {
@@ -258,17 +261,19 @@ fn learn(
 ) -> (Segment, LoadReport) {
     let naming = view.catalog().naming;
     let mut report = LoadReport::default();
+    let scope = session.scope(view);
     let mut tools: Vec<Arc<Tool>> = Vec::new();
+    let mut exposed: HashSet<Arc<str>> = HashSet::new();
     for spec in specs {
         let name = spec.name().clone();
         let tool = Tool::new(spec, declared.id().clone(), naming);
-        let taken = tools.iter().any(|known| known.exposed() == tool.exposed())
-            || session.scope(view).taken(tool.exposed(), declared.id());
+        let taken = exposed.contains(tool.exposed()) || scope.taken(tool.exposed(), declared.id());
         if MetaTool::named(tool.exposed()).is_some() || tool.name().tool().trim().is_empty() {
             report.rejected.push((name, "its name can't be used".to_owned()));
         } else if taken {
             report.rejected.push((name, format!("another tool is called `{}`", tool.exposed())));
         } else {
+            exposed.insert(tool.exposed().clone());
             tools.push(Arc::new(tool));
         }
     }
@@ -277,16 +282,13 @@ fn learn(
         _ => &[],
     };
     // A loader may know its tools under fuller identities than the group could name.
-    let answers =
-        |tool: &Tool, name: &ToolName| tool.name() == name || tool.name().tool() == name.tool();
-    let scope = session.scope(view);
-    let brought = |name: &ToolName| tools.iter().any(|tool| answers(tool, name));
-    let absent: Vec<ToolName> = named.iter().filter(|name| !brought(name)).cloned().collect();
-    let elsewhere = |name: &ToolName| scope.registers(name);
-    report.missing = absent.iter().filter(|name| !elsewhere(name)).cloned().collect();
+    let brought: HashSet<&str> = tools.iter().map(|tool| tool.name().tool()).collect();
+    let absent = named.iter().filter(|name| !brought.contains(name.tool()));
+    let absent: Vec<ToolName> = absent.cloned().collect();
+    report.missing = absent.iter().filter(|name| !scope.registers(name)).cloned().collect();
     if *declared.group.members() != Members::Unknown {
-        let announced = |tool: &&Arc<Tool>| named.iter().any(|name| answers(tool, name));
-        let extra = tools.iter().filter(|tool| !announced(tool));
+        let announced: HashSet<&str> = named.iter().map(ToolName::tool).collect();
+        let extra = tools.iter().filter(|tool| !announced.contains(tool.name().tool()));
         report.unannounced = extra.map(|tool| tool.name().clone()).collect();
     }
     let members = match declared.group.members() {

@@ -1,64 +1,26 @@
 //! Keeping a session, and bringing it back.
 
+mod snapshot;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use indexmap::{IndexMap, IndexSet};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
+
+pub use snapshot::{Saved, Snapshot};
+use snapshot::{SavedTool, VERSION};
 
 use crate::engine::tool_of;
 use crate::scope::Scope;
 use crate::segment::{Item, Segment};
 use crate::session::{Latched, LoadedTool, Prefix};
 use crate::{
-    Availability, Definition, Engine, Fingerprint, GroupId, Loaded, Preset, Session, Strategy,
-    Tool, ToolName, ToolSpec, View, announce, text,
+    Availability, Definition, Engine, Fingerprint, GroupId, Loaded, Session, Strategy, Tool,
+    ToolSpec, View, announce, text,
 };
-
-/// The version of snapshots written now.
-const VERSION: u32 = 1;
-
-/// A session as it is kept. Serialises to JSON; kept by us or by the host.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Snapshot {
-    version: u32,
-    turn: u64,
-    strategy: Option<Strategy>,
-    preset: Option<Preset>,
-    deferred: bool,
-    automatic: bool,
-    system_section: Option<Arc<str>>,
-    base_tools: Vec<Box<RawValue>>,
-    /// `null` for all of a group, a list for some of it; what is not here is not loaded.
-    expanded_groups: IndexMap<GroupId, Option<Vec<Arc<str>>>>,
-    loaded_tools: Vec<SavedTool>,
-    learned_groups: IndexMap<GroupId, Vec<ToolSpec>>,
-    preload: Vec<String>,
-    announcements: Vec<String>,
-    known_groups: BTreeMap<GroupId, Fingerprint>,
-    with_mcp: bool,
-    may_load: bool,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct SavedTool {
-    name: ToolName,
-    group: GroupId,
-    within: Vec<GroupId>,
-    fingerprint: Fingerprint,
-    definition: Box<RawValue>,
-    last_used: u64,
-}
-
-/// What a session is brought back from.
-#[derive(Debug, Clone)]
-pub enum Saved {
-    /// Our own snapshot.
-    Snapshot(Box<Snapshot>),
-    /// Which groups were loaded: `None` for all of a group, a list for some of it.
-    ExpandedGroups(IndexMap<GroupId, Option<Vec<String>>>),
-}
 
 /// What loaders brought for a resume, or why they failed.
 pub type Fetched = BTreeMap<GroupId, Result<Vec<ToolSpec>, String>>;
@@ -102,100 +64,22 @@ pub struct ResumeReport {
     pub remaining: Vec<GroupId>,
 }
 
-impl Session {
-    /// The session as it is now, to be kept.
-    pub fn snapshot(&self) -> Snapshot {
-        let prefix = self.prefix.as_deref();
-        let raw = |definition: &Definition| definition.neutral().to_owned();
-        Snapshot {
-            version: VERSION,
-            turn: self.turn,
-            strategy: self.strategy(),
-            preset: self.latched.map(|latched| latched.preset),
-            deferred: self.latched.is_some_and(|latched| latched.deferred),
-            automatic: self.latched.is_some_and(|latched| latched.automatic),
-            system_section: prefix.map(|prefix| prefix.section.clone()),
-            base_tools: prefix
-                .map_or_else(Vec::new, |prefix| prefix.tools.iter().map(raw).collect()),
-            expanded_groups: self
-                .groups
-                .iter()
-                .filter_map(|(id, loaded)| match loaded {
-                    Loaded::Nothing => None,
-                    Loaded::Some(names) => Some((id.clone(), Some(names.clone()))),
-                    Loaded::All => Some((id.clone(), None)),
-                })
-                .collect(),
-            loaded_tools: self
-                .tools
-                .values()
-                .map(|tool| SavedTool {
-                    name: tool.name.clone(),
-                    group: tool.group.clone(),
-                    within: tool.within.clone(),
-                    fingerprint: tool.fingerprint,
-                    definition: raw(&tool.definition),
-                    last_used: tool.last_used,
-                })
-                .collect(),
-            learned_groups: self
-                .learned
-                .iter()
-                .map(|(id, segment)| {
-                    let specs = segment.tools.iter().map(|tool| tool.spec().clone());
-                    (id.clone(), specs.collect())
-                })
-                .collect(),
-            preload: self.preload.clone(),
-            announcements: self.announcements.clone(),
-            known_groups: self
-                .adopted
-                .as_ref()
-                .map_or_else(BTreeMap::new, |view| known_groups(self.scope(view))),
-            with_mcp: self.with_mcp,
-            may_load: self.may_load,
-        }
-    }
-}
-
-/// The groups a conversation may know of, each as the catalog declares it.
+/// The groups a conversation may know of, each as the catalog declares it; of hidden tools not
+/// even a change is noted.
 fn known_groups(scope: Scope<'_>) -> BTreeMap<GroupId, Fingerprint> {
-    let declared = |id: &GroupId| Some(scope.view.catalog().segment(id)?.fingerprint);
-    scope.group_ids().filter_map(|id| Some((id.clone(), declared(id)?))).collect()
+    let seen = |id: &GroupId| {
+        let declared = scope.view.catalog().segment(id)?;
+        let admitted = scope.view.admitted(declared)?;
+        Some(if admitted.count == declared.len() {
+            declared.fingerprint
+        } else {
+            declared.fingerprint_of(scope.items_of(declared, Cow::Borrowed(admitted)))
+        })
+    };
+    scope.group_ids().filter_map(|id| Some((id.clone(), seen(id)?))).collect()
 }
 
 impl Saved {
-    /// Reads either kind: our own snapshot, or expanded groups as `{"group": null | ["tool"]}`,
-    /// alone or under `expanded_groups`.
-    pub fn from_json(text: &str) -> Result<Self, ResumeError> {
-        #[derive(Deserialize)]
-        struct Probe {
-            version: Option<u32>,
-            /// Outside: whether the key is there. Inside: whether it holds anything.
-            #[serde(default, deserialize_with = "present")]
-            expanded_groups: Option<Option<IndexMap<GroupId, Option<Vec<String>>>>>,
-        }
-        fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-            it: D,
-        ) -> Result<Option<T>, D::Error> {
-            T::deserialize(it).map(Some)
-        }
-        let format = |error: serde_json::Error| ResumeError::Format(error.to_string());
-        let probe = serde_json::from_str::<Probe>(text);
-        match probe {
-            Ok(Probe { version: Some(found), .. }) if found > VERSION => {
-                Err(ResumeError::Version { found, supported: VERSION })
-            }
-            Ok(Probe { version: Some(_), .. }) => {
-                serde_json::from_str(text).map(Box::new).map(Self::Snapshot).map_err(format)
-            }
-            Ok(Probe { expanded_groups: Some(groups), .. }) => {
-                Ok(Self::ExpandedGroups(groups.unwrap_or_default()))
-            }
-            _ => serde_json::from_str(text).map(Self::ExpandedGroups).map_err(format),
-        }
-    }
-
     /// The groups whose loaders must be asked before a resume.
     pub fn needs(&self, view: &View) -> Vec<GroupId> {
         let Self::ExpandedGroups(groups) = self else { return Vec::new() };
@@ -216,8 +100,8 @@ fn needs_loader(scope: Scope<'_>, segment: &Segment) -> bool {
 impl Engine {
     /// Brings a session back.
     ///
-    /// The strategy must be named, and match both what was saved and what this engine uses. What
-    /// is no longer there is reported, never an error: one missing server does not end a
+    /// The strategy must be named, and match both what was saved and what this engine uses; one
+    /// whose settings leave the strategy open goes on with what was saved. What is no longer there is reported, never an error: one missing server does not end a
     /// conversation, and if it comes back, so do its tools.
     pub fn resume(
         &self,
@@ -233,13 +117,21 @@ impl Engine {
                 Err(ResumeError::StrategyMismatch { asked: strategy, whose, other })
             }
         };
-        agree("the engine", self.strategy(view.policy()))?;
+        let kept = match &saved {
+            Saved::Snapshot(snapshot) => snapshot.strategy,
+            Saved::ExpandedGroups(_) => None,
+        };
+        if kept != Some(strategy) || !self.can_keep(strategy, view.policy()) {
+            agree("the engine", self.strategy(view.policy()))?;
+        }
         let mut report = ResumeReport::default();
         let mut session = match saved {
             Saved::Snapshot(snapshot) => {
-                if let Some(saved) = snapshot.strategy {
-                    agree("the saved session", saved)?;
+                if snapshot.version > VERSION {
+                    let found = snapshot.version;
+                    return Err(ResumeError::Version { found, supported: VERSION });
                 }
+                agree("the saved session", kept.unwrap_or(strategy))?;
                 self.restore(*snapshot, view, &mut report)?
             }
             Saved::ExpandedGroups(groups) => self.expand(groups, view, fetched, &mut report),

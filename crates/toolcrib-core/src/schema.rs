@@ -79,6 +79,10 @@ impl Schema {
 /// How far a pattern may backtrack before it counts as not matching.
 const BACKTRACK_LIMIT: usize = 100_000;
 
+/// How often one definition may be applied to one value, over all the ways that references lead
+/// to it. A dozen definitions that each refer twice to the next come to thousands.
+const MOST_VISITS: u64 = 1_000;
+
 fn compile(schema: &Value) -> Result<Validator, String> {
     check_references(schema)?;
     jsonschema::options()
@@ -87,9 +91,10 @@ fn compile(schema: &Value) -> Result<Validator, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Refuses references a validator would follow until the stack ends: those that lead back to
-/// themselves through keywords that apply to the same value. Only plain local pointers can be
-/// judged, so any other way of referring (anchors, identifiers, dynamic scope) is refused too.
+/// Refuses references a validator would follow until the stack ends, or nearly without end: those
+/// that lead back to themselves, or multiply, through keywords that apply to the same value. Only
+/// plain local pointers can be judged, so any other way of referring (anchors, identifiers,
+/// dynamic scope) is refused too.
 fn check_references(root: &Value) -> Result<(), String> {
     let mut found = BTreeSet::new();
     let dialect = root.get("$schema").and_then(Value::as_str).unwrap_or_default();
@@ -104,9 +109,13 @@ fn check_references(root: &Value) -> Result<(), String> {
     let mut free: Vec<&str> =
         edges.keys().filter(|node| !incoming.contains_key(**node)).copied().collect();
     let mut settled = 0;
+    let mut visits: BTreeMap<&str, u64> = free.iter().map(|node| (*node, 1)).collect();
     while let Some(node) = free.pop() {
         settled += 1;
-        for to in &edges[node] {
+        let visited = visits.get(node).copied().unwrap_or_default();
+        for to in edges.get(node).into_iter().flatten() {
+            let visits = visits.entry(to).or_default();
+            *visits = visits.saturating_add(visited);
             if let Some(count) = incoming.get_mut(to) {
                 *count -= 1;
                 if *count == 0 {
@@ -117,6 +126,9 @@ fn check_references(root: &Value) -> Result<(), String> {
     }
     if settled < edges.len() {
         return Err("a `$ref` leads back to itself without looking at the value".to_owned());
+    }
+    if visits.values().any(|visits| *visits > MOST_VISITS) {
+        return Err("its `$ref`s multiply: checking one value would take for ever".to_owned());
     }
     Ok(())
 }
@@ -241,6 +253,20 @@ mod tests {
         ] {
             assert!(Schema::from_value(&endless).defect().is_some(), "{endless}");
         }
+    }
+
+    #[test]
+    fn references_that_multiply_are_a_defect() {
+        let doubling = |levels: usize| {
+            let twice =
+                |n: usize| json!({"allOf": vec![json!({"$ref": format!("#/$defs/{n}")}); 2]});
+            let mut defs: Map<String, Value> =
+                (0..levels).map(|n| (n.to_string(), twice(n + 1))).collect();
+            defs.insert(levels.to_string(), json!({"type": "object"}));
+            Schema::from_value(&json!({"$ref": "#/$defs/0", "$defs": defs}))
+        };
+        assert_eq!(doubling(5).defect(), None);
+        assert!(doubling(40).defect().is_some_and(|defect| defect.contains("multiply")));
     }
 
     #[test]

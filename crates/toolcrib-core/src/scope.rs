@@ -80,7 +80,15 @@ impl<'a> Scope<'a> {
 
     /// The members of a group: its own tools, and those it names that are registered elsewhere.
     pub(crate) fn members(self, segment: &'a Segment) -> Vec<Item<'a>> {
-        self.members_of(segment, Cow::Owned(segment.admitted(self.view.policy()))).collect()
+        self.members_of(segment, self.admitted_of(segment)).collect()
+    }
+
+    /// What the policy admits of a segment: the view knows, unless a loader brought it.
+    fn admitted_of(self, segment: &Segment) -> Cow<'a, Admitted> {
+        match self.view.admitted(segment) {
+            Some(admitted) => Cow::Borrowed(admitted),
+            None => Cow::Owned(segment.admitted(self.view.policy())),
+        }
     }
 
     fn members_of(
@@ -203,7 +211,7 @@ impl<'a> Scope<'a> {
     /// conversation has already loaded.
     pub(crate) fn in_group(self, group: &GroupId, exposed: &str) -> Option<&'a Arc<Tool>> {
         let segment = self.segment(group)?;
-        let admitted = segment.admitted(self.view.policy());
+        let admitted = self.admitted_of(segment);
         segment.find_exposed(Key::new(exposed)).find_map(|at| match segment.item(at) {
             item @ Item::Tool(tool) if self.admits(item, admitted.bits[at]) => Some(tool),
             _ => None,

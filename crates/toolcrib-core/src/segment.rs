@@ -1,5 +1,7 @@
 //! One toolset's part of a catalog: its tools, a way to find each by name, and a search index.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -86,10 +88,11 @@ impl Segment {
         analyzer: &mut Analyzer,
     ) -> Self {
         tools.sort_by(|a, b| a.exposed().cmp(b.exposed()));
+        let known: HashSet<&ToolName> = tools.iter().map(|tool| tool.name()).collect();
         let mut named: Vec<Named> = match group.members() {
             Members::Named(names) => names
                 .iter()
-                .filter(|name| !tools.iter().any(|tool| tool.name() == *name))
+                .filter(|name| !known.contains(name))
                 .map(|name| Named {
                     name: name.clone(),
                     exposed: name.exposed(naming).into(),
@@ -107,7 +110,7 @@ impl Segment {
         }));
         let documents = items().map(|item| document(item, &group));
         let index = toolcrib_search::Segment::build(analyzer, &FIELDS, documents);
-        let fingerprint = fingerprint(&group, &tools, &named);
+        let fingerprint = fingerprint(&group, items());
         let mut namespaces: Vec<Arc<str>> =
             items().filter_map(|item| item.name().namespace()).map(Into::into).collect();
         namespaces.sort();
@@ -170,6 +173,14 @@ impl Segment {
         found.any(|item| matches!(item, Item::Tool(tool) if tool.name() == name))
     }
 
+    /// The fingerprint of what is left of it where only some items are seen.
+    pub(crate) fn fingerprint_of<'a>(
+        &'a self,
+        seen: impl Iterator<Item = Item<'a>>,
+    ) -> Fingerprint {
+        fingerprint(&self.group, seen)
+    }
+
     /// For each item, whether `policy` admits it.
     pub(crate) fn admitted(&self, policy: &Policy) -> Admitted {
         let mut kept = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,20 +204,20 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-fn fingerprint(group: &Group, tools: &[Arc<Tool>], named: &[Named]) -> Fingerprint {
-    let prints: Vec<Fingerprint> = tools.iter().map(|tool| tool.fingerprint()).collect();
+fn fingerprint<'a>(group: &Group, items: impl Iterator<Item = Item<'a>>) -> Fingerprint {
     let head = [group.id().as_str(), group.display_name(), group.description()];
     let kind = match group.members() {
         Members::Unknown => "unknown",
         _ => "listed",
     };
-    Fingerprint::of(
-        head.iter()
-            .map(|text| text.as_bytes())
-            .chain([kind.as_bytes()])
-            .chain(prints.iter().map(Fingerprint::as_bytes))
-            .chain(named.iter().map(|named| named.exposed.as_bytes())),
-    )
+    let prints: Vec<Cow<'a, [u8]>> = items
+        .map(|item| match item {
+            Item::Tool(tool) => Cow::Owned(tool.fingerprint().as_bytes().to_vec()),
+            Item::Named(named) => Cow::Borrowed(named.exposed.as_bytes()),
+        })
+        .collect();
+    let head = head.into_iter().chain([kind]).map(str::as_bytes);
+    Fingerprint::of(head.chain(prints.iter().map(|print| &**print)))
 }
 
 /// What an item is searched by.

@@ -213,10 +213,12 @@ impl ToolSpec {
     /// # Ok::<_, toolcrib_core::SpecError>(())
     /// ```
     pub fn parse(json: &str, name: impl FnOnce(String) -> ToolName) -> Result<Self, SpecError> {
-        let wire: Wire =
-            serde_json::from_str(json).map_err(|error| SpecError(error.to_string()))?;
+        let read = |json: &str| {
+            serde_json::from_str::<Wire>(json).map_err(|error| SpecError(error.to_string()))
+        };
+        let mut wire = read(json)?;
         if let Some(function) = wire.function {
-            return Self::parse(function.get(), name);
+            wire = read(function.get())?;
         }
         let own_name = match wire.name {
             Some(Value::String(text)) if !text.trim().is_empty() => text,
@@ -308,6 +310,8 @@ mod tests {
         }
         assert!(parse("[]").is_err());
         assert!(parse("not json").is_err());
+        let deep = format!("{}{{}}{}", "{\"function\":".repeat(50_000), "}".repeat(50_000));
+        assert!(parse(&deep).is_err());
     }
 
     #[test]

@@ -149,6 +149,15 @@ pub struct Effects {
 }
 
 impl Answer {
+    /// `{"error": …}`.
+    pub(crate) fn mistake(error: &str, effects: Effects) -> Self {
+        #[derive(Serialize)]
+        struct Mistake<'a> {
+            error: &'a str,
+        }
+        Self::json(&Mistake { error }, true, effects)
+    }
+
     /// A result that is one JSON value.
     pub(crate) fn json(value: &impl Serialize, is_error: bool, effects: Effects) -> Self {
         // Our own types with string keys: they serialise.

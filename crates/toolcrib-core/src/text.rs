@@ -40,9 +40,17 @@ fn is_invisible(c: char) -> bool {
         | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The first sentence of a description, as one line of at most `max` characters.
+/// The first sentence of a description, as one line of at most `max` characters, without the
+/// marks of a Markdown heading, list or quotation before it.
 pub(crate) fn first_sentence(text: &str, max: usize) -> String {
     let line = one_line(text, max.max(1) * 4);
+    let is_mark = |word: &str| word.chars().all(|c| matches!(c, '#' | '*' | '-' | '>'));
+    let mut line = line.as_str();
+    while let Some((mark, rest)) = line.split_once(' ')
+        && is_mark(mark)
+    {
+        line = rest;
+    }
     let end = line.find(". ").map_or(line.len(), |at| at + 1);
     one_line(&line[..end], max)
 }
@@ -80,6 +88,9 @@ mod tests {
         assert_eq!(first_sentence("Reads a file. Use with care.", 80), "Reads a file.");
         assert_eq!(first_sentence("No full stop", 80), "No full stop");
         assert_eq!(first_sentence("v1.2 of the API", 80), "v1.2 of the API");
+        assert_eq!(first_sentence("## Reads a file\n\n- fast", 80), "Reads a file - fast");
+        assert_eq!(first_sentence("> - -x is a flag.", 80), "-x is a flag.");
+        assert_eq!(first_sentence("#", 80), "#");
     }
 
     #[test]

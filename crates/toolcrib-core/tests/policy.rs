@@ -153,6 +153,46 @@ fn a_denied_server_looks_as_if_it_were_not_configured() {
 }
 
 #[test]
+fn a_server_that_is_down_does_not_tell_denied_tools_from_those_that_do_not_exist() {
+    let down = |registry: Registry| {
+        registry.set_availability("mcp:ops", Availability::Down("no route".to_owned()));
+        Chat::under(denying(&[SECRET]), deferring(Preset::Crib), registry)
+    };
+    let (mut with, mut without) = (down(tools()), down(tools_without_secret()));
+    let name = format!("mcp__ops__{SECRET}");
+    let told = with.answer(&name, json!({}));
+    assert_eq!(told.content, without.answer(&name, json!({})).content);
+    assert_eq!(told.effects.denied, [ToolName::mcp("ops", SECRET)]);
+}
+
+#[test]
+fn a_hidden_tool_that_changes_while_a_session_is_away_is_not_noticed() {
+    let mut chat = Chat::under(denying(&[SECRET]), deferring(Preset::Crib), tools());
+    let change = |chat: &Chat, visible: &str, hidden: &str| {
+        let tools = [("check_disk", visible), (SECRET, hidden)];
+        chat.registry.replace_server(server("ops", &tools));
+    };
+    change(&chat, "Checks a disk", "Erases it twice");
+    chat.restart();
+    assert_eq!(chat.told(), [""; 0]);
+    change(&chat, "Checks it twice", "Erases it twice");
+    chat.restart();
+    assert_eq!(chat.told(), ["What these tool groups offer has changed; look again: mcp:ops."]);
+}
+
+#[test]
+fn a_group_of_hidden_tools_alone_is_not_named_when_it_is_down() {
+    let registry = tools();
+    registry.declare(Group::new("vault").with_tools([tool(ToolName::host("open"), "")])).unwrap();
+    registry.set_availability("vault", Availability::Down("sealed".to_owned()));
+    let mut all = Chat::new(deferring(Preset::Crib), registry);
+    let query = json!({"query": "zeppelin"});
+    assert!(all.json("tool_search", query.clone())["hint"].to_string().contains("vault"));
+    let mut less = Chat::under(denying(&["open"]), deferring(Preset::Crib), all.registry);
+    assert!(!less.json("tool_search", query)["hint"].to_string().contains("vault"));
+}
+
+#[test]
 fn a_denied_tool_takes_no_result_slot_and_no_count() {
     let mut chat = Chat::under(denying(&[SECRET]), deferring(Preset::Crib), tools());
     let found = chat.json("tool_search", json!({"query": "disk", "limit": 2}));

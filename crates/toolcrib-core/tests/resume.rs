@@ -102,6 +102,42 @@ fn the_strategy_must_be_named_and_match_the_engine_and_what_was_saved() {
     assert!(matches!(error, ResumeError::StrategyMismatch { whose: "the engine", .. }));
 }
 
+#[test]
+fn an_engine_left_the_choice_goes_on_with_the_strategy_that_was_saved() {
+    let chat = loaded(StrategyChoice::Inject);
+    let open = Engine::new(deferring(Preset::Crib)).unwrap();
+    let saved = Saved::from_json(&json_of(&chat.session)).unwrap();
+    let resumed = open.resume(&chat.view(), saved, Strategy::Inject, Fetched::new());
+    assert_eq!(resumed.unwrap().0.strategy(), Some(Strategy::Inject));
+
+    let chat = loaded(StrategyChoice::Dispatch);
+    let saved = Saved::from_json(&json_of(&chat.session)).unwrap();
+    let view = chat.registry.catalog().view(&denying(&["call_tool"]));
+    let refused = open.resume(&view, saved, Strategy::Dispatch, Fetched::new());
+    assert!(matches!(refused, Err(ResumeError::StrategyMismatch { whose: "the engine", .. })));
+}
+
+#[test]
+fn a_newer_snapshot_is_refused_however_it_was_read() {
+    let chat = loaded(StrategyChoice::Dispatch);
+    let newer = json_of(&chat.session).replacen("\"version\":1", "\"version\":9", 1);
+    let snapshot = Saved::Snapshot(serde_json::from_str(&newer).unwrap());
+    let refused = chat.engine.resume(&chat.view(), snapshot, Strategy::Dispatch, Fetched::new());
+    assert_eq!(refused.unwrap_err(), ResumeError::Version { found: 9, supported: 1 });
+}
+
+#[test]
+fn a_snapshot_from_the_last_turn_there_can_be_goes_on() {
+    let mut chat = loaded(StrategyChoice::Dispatch);
+    let json = json_of(&chat.session);
+    let turn = format!("\"turn\":{}", chat.session.turn());
+    let last = json.replacen(&turn, &format!("\"turn\":{}", u64::MAX), 1);
+    let saved = Saved::from_json(&last).unwrap();
+    let resumed = chat.engine.resume(&chat.view(), saved, Strategy::Dispatch, Fetched::new());
+    chat.session = resumed.unwrap().0;
+    assert_eq!(chat.turn().turn, u64::MAX);
+}
+
 /// A conversation brought back from `expanded_groups`.
 fn expanded(json: &str, fetched: Fetched) -> (Chat, ResumeReport) {
     let registry = two_servers();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use serde::Serialize;
 use tokio::sync::watch;
-use toolcrib_core::{GroupId, ToolName};
+use toolcrib_core::{Fingerprint, GroupId, ToolName};
 
 use crate::toolset::{CallError, Invocation, Listing, ToolResult, Toolset};
 
@@ -25,7 +25,7 @@ pub enum AuditEvent {
         tool: ToolName,
         /// A hash of its arguments, which may hold secrets themselves.
         arguments: String,
-        /// Whether it ended in an error.
+        /// Whether it ended in an error, or was given up.
         is_error: bool,
         /// How long it took.
         took: Duration,
@@ -60,16 +60,40 @@ impl<T: Toolset> Toolset for Audited<T> {
 
     fn call(&self, invocation: Invocation) -> BoxFuture<'_, Result<ToolResult, CallError>> {
         Box::pin(async {
-            let (tool, started) = (invocation.tool.clone(), Instant::now());
-            let arguments = toolcrib_core::Fingerprint::of_json(&invocation.arguments).to_string();
+            let mut record = Record {
+                sink: &self.sink,
+                tool: invocation.tool.clone(),
+                arguments: Fingerprint::of_json(&invocation.arguments).to_string(),
+                is_error: true,
+                started: Instant::now(),
+            };
             let result = self.inner.call(invocation).await;
-            let is_error = result.as_ref().map_or(true, |result| result.is_error);
-            (self.sink)(AuditEvent::Called { tool, arguments, is_error, took: started.elapsed() });
+            record.is_error = result.as_ref().map_or(true, |result| result.is_error);
             result
         })
     }
 
     fn changes(&self) -> Option<watch::Receiver<u64>> {
         self.inner.changes()
+    }
+}
+
+/// A call under way. It is recorded when dropped, so that one that panics or is given up is too.
+struct Record<'a> {
+    sink: &'a AuditSink,
+    tool: ToolName,
+    arguments: String,
+    is_error: bool,
+    started: Instant,
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        (self.sink)(AuditEvent::Called {
+            tool: self.tool.clone(),
+            arguments: std::mem::take(&mut self.arguments),
+            is_error: self.is_error,
+            took: self.started.elapsed(),
+        });
     }
 }

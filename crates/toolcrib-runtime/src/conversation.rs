@@ -17,7 +17,7 @@ use crate::loader::Loads;
 use crate::toolset::{CallError, Invocation, ToolResult, Toolset};
 
 /// Called with the tools that a call has loaded.
-pub type OnToolsExpanded = Arc<dyn Fn(&[ToolName]) + Send + Sync>;
+type OnToolsExpanded = Arc<dyn Fn(&[ToolName]) + Send + Sync>;
 
 /// A conversation over a [`Crib`]. A handle: clones are the same conversation.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ struct Inner {
     crib: Crib,
     policy: Policy,
     session: Mutex<Session>,
+    /// Of the newest catalog asked about.
+    view: Mutex<Option<View>>,
     loads: Loads,
     on_tools_expanded: Mutex<Option<OnToolsExpanded>>,
 }
@@ -73,8 +75,8 @@ impl Ready {
 impl Conversation {
     pub(crate) fn new(crib: Crib, session: Session, policy: Policy, loads: Loads) -> Self {
         let session = Mutex::new(session);
-        let on_tools_expanded = Mutex::default();
-        Self(Arc::new(Inner { crib, policy, session, loads, on_tools_expanded }))
+        let (view, on_tools_expanded) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { crib, policy, session, view, loads, on_tools_expanded }))
     }
 
     /// Sets what is called when tools have been loaded.
@@ -85,12 +87,12 @@ impl Conversation {
 
     /// Begins a turn: adopts what changed in the catalog and applies the token budget.
     pub fn begin_turn(&self) -> TurnReport {
-        self.0.crib.engine().begin_turn(&mut self.session(), &self.view())
+        self.0.crib.engine().begin_turn(&mut self.lock(), &self.view())
     }
 
     /// What the model sees at the next request.
     pub fn prepare(&self) -> Result<Presentation, EngineError> {
-        self.0.crib.engine().prepare(&mut self.session(), &self.view())
+        self.0.crib.engine().prepare(&mut self.lock(), &self.view())
     }
 
     /// Resolves and runs one call.
@@ -138,7 +140,7 @@ impl Conversation {
             // The session is locked only while the engine thinks, never while we wait.
             let step = {
                 let view = self.view();
-                self.0.crib.engine().resolve(&mut self.session(), &view, &call)
+                self.0.crib.engine().resolve(&mut self.lock(), &view, &call)
             };
             match step {
                 Step::Answer(answer) => return Resolved::Done(self.answered(answer)),
@@ -179,8 +181,10 @@ impl Conversation {
         tracing::debug!(tool = %name, "call");
         let result = match self.toolset_of(tool.group()).await {
             Ok(toolset) => {
-                let call = toolset.call(Invocation { tool: name.clone(), arguments });
-                match AssertUnwindSafe(call).catch_unwind().await {
+                let invocation = Invocation { tool: name.clone(), arguments };
+                // The toolset may panic before it has a future to give.
+                let call = AssertUnwindSafe(async { toolset.call(invocation).await });
+                match call.catch_unwind().await {
                     Ok(result) => result,
                     Err(_) => Err(CallError::Tell(format!("`{name}` broke while it ran."))),
                 }
@@ -197,56 +201,69 @@ impl Conversation {
 
     /// Loads tools on the host's behalf; says which names led nowhere.
     pub fn preload<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Vec<String> {
-        self.0.crib.engine().preload(&mut self.session(), &self.view(), names)
+        // The caller's iterator may do anything, so it is done before the lock is taken.
+        let names: Vec<S> = names.into_iter().collect();
+        self.0.crib.engine().preload(&mut self.lock(), &self.view(), names)
     }
 
     /// Forgets loaded tools, by exposed name; says which there were.
     pub fn unload<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Vec<Arc<str>> {
-        self.session().unload(names)
+        let names: Vec<S> = names.into_iter().collect();
+        self.lock().unload(names)
     }
 
     /// Forgets a whole group; says which of its tools there were.
     pub fn unload_group(&self, id: &GroupId) -> Vec<Arc<str>> {
-        self.session().unload_group(id)
+        self.lock().unload_group(id)
     }
 
     /// A side conversation that starts from here. Nothing it does reaches this one.
     pub fn fork(&self) -> Self {
-        self.forked(self.session().fork())
+        self.forked(self.lock().fork())
     }
 
     /// A side conversation that can call what is loaded but load nothing more.
     pub fn fork_without_loading(&self) -> Self {
-        self.forked(self.session().fork_without_loading())
+        self.forked(self.lock().fork_without_loading())
     }
 
     fn forked(&self, session: Session) -> Self {
         Self::new(self.0.crib.clone(), session, self.0.policy.clone(), self.0.loads.fork())
     }
 
+    /// A copy of the session as it is now: its strategy, what it has loaded.
+    pub fn session(&self) -> Session {
+        self.lock().clone()
+    }
+
     /// The session as it is now, to be kept.
     pub fn snapshot(&self) -> Snapshot {
-        self.session().snapshot()
+        self.lock().snapshot()
     }
 
     /// The conversation in numbers.
     pub fn stats(&self) -> Result<Stats, EngineError> {
-        self.0.crib.engine().stats(&mut self.session(), &self.view())
+        self.0.crib.engine().stats(&mut self.lock(), &self.view())
     }
 
     /// What the conversation may see now.
     pub fn view(&self) -> View {
-        self.0.crib.view(&self.0.policy)
+        let catalog = self.0.crib.catalog();
+        let mut kept = self.0.view.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*kept {
+            Some(view) if Arc::ptr_eq(view.catalog(), &catalog) => view.clone(),
+            _ => kept.insert(catalog.view(&self.0.policy)).clone(),
+        }
     }
 
-    fn session(&self) -> MutexGuard<'_, Session> {
+    fn lock(&self) -> MutexGuard<'_, Session> {
         self.0.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn supply(&self, id: &GroupId) -> Result<(), String> {
         let loaded = self.0.crib.load(&self.0.loads, id).await?;
         let view = self.view();
-        let report = self.0.crib.engine().supply(&mut self.session(), &view, id, loaded.specs);
+        let report = self.0.crib.engine().supply(&mut self.lock(), &view, id, loaded.specs);
         for name in report.missing.iter().chain(&report.unannounced) {
             tracing::warn!(group = %id, tool = %name, "group and loader disagree");
         }
@@ -281,6 +298,9 @@ impl Conversation {
         }
         if effects.loaded.is_empty() {
             return;
+        }
+        for tool in &effects.loaded {
+            tracing::debug!(%tool, "loaded");
         }
         let slot = self.0.on_tools_expanded.lock().unwrap_or_else(PoisonError::into_inner);
         let callback = slot.clone();

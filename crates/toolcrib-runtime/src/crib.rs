@@ -1,25 +1,26 @@
 //! The crib: toolsets and loaders behind one registry, and the conversations over them.
 
+mod builder;
+mod shelf;
+
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::task::JoinHandle;
 use toolcrib_core::{
-    Availability, Catalog, Change, Engine, EngineError, Fetched, Group, GroupId, Naming, Policy,
-    RegisterError, Registry, ResumeError, ResumeReport, Saved, Session, Settings, Strategy, View,
+    Availability, Catalog, Change, Engine, EngineError, Fetched, Group, GroupId, Policy,
+    RegisterError, Registry, ResumeError, ResumeReport, Saved, Session, Settings, Strategy,
+    ToolName, ToolSpec,
 };
 
 use crate::audited::{AuditEvent, AuditSink};
 use crate::conversation::Conversation;
 use crate::function::{Function, HostTools};
 use crate::loader::{LoadedGroup, Loader, Loads};
-use crate::toolset::Toolset;
-
-/// How long a toolset that changes is left alone before it is listed again: servers send their
-/// notices in bursts.
-const SETTLING: Duration = Duration::from_millis(100);
+use crate::toolset::{Listing, Toolset};
+pub use builder::CribBuilder;
+use shelf::{Listed, Shelf};
 
 /// Toolsets and loaders behind one registry. A handle: clones share everything.
 ///
@@ -48,21 +49,11 @@ pub struct Crib(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
     registry: Registry,
-    toolsets: RwLock<HashMap<GroupId, Arc<dyn Toolset>>>,
+    shelves: RwLock<HashMap<GroupId, Arc<Shelf>>>,
     loaders: RwLock<HashMap<GroupId, Arc<dyn Loader>>>,
-    host: HostTools,
-    load_limit: Duration,
-    audit: Option<AuditSink>,
-    watches: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// Makes a [`Crib`].
-pub struct CribBuilder {
-    settings: Settings,
-    naming: Naming,
-    toolsets: Vec<Arc<dyn Toolset>>,
-    groups: Vec<(Group, Option<Arc<dyn Loader>>)>,
-    host: HostTools,
+    host: Arc<HostTools>,
+    /// Held while a function is registered, which takes no waiting.
+    registering: Mutex<()>,
     load_limit: Duration,
     audit: Option<AuditSink>,
 }
@@ -73,123 +64,89 @@ pub enum CribError {
     /// The settings don't work.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A tool or group can't be registered.
+    /// A group can't be declared, or two toolsets have one id.
     #[error(transparent)]
     Register(#[from] RegisterError),
-}
-
-impl CribBuilder {
-    /// Adds a toolset. One that can't be listed is noted as down and does not stop the rest.
-    pub fn toolset(mut self, toolset: impl Toolset) -> Self {
-        self.toolsets.push(Arc::new(toolset));
-        self
-    }
-
-    /// Adds a function of the host's.
-    pub fn function(self, function: Function) -> Self {
-        self.host.insert(function);
-        self
-    }
-
-    /// Declares a group that a loader brings when it is first needed, once per conversation.
-    pub fn group(mut self, group: Group, loader: impl Loader) -> Self {
-        self.groups.push((group, Some(Arc::new(loader))));
-        self
-    }
-
-    /// Declares a group over tools that are registered elsewhere.
-    pub fn group_of(mut self, group: Group) -> Self {
-        self.groups.push((group, None));
-        self
-    }
-
-    /// How long a loader may take. 30 seconds, unless told.
-    pub fn load_limit(mut self, limit: Duration) -> Self {
-        self.load_limit = limit;
-        self
-    }
-
-    /// Where to record tools that were asked for but are hidden. Wrap toolsets in
-    /// [`Audited`](crate::Audited) to record calls as well.
-    pub fn audit(mut self, sink: AuditSink) -> Self {
-        self.audit = Some(sink);
-        self
-    }
-
-    /// Which form exposed names take.
-    pub fn naming(mut self, naming: Naming) -> Self {
-        self.naming = naming;
-        self
-    }
-
-    /// Lists every toolset, all at once, and opens the crib.
-    pub async fn build(self) -> Result<Crib, CribError> {
-        let mut toolsets = self.toolsets;
-        toolsets.push(Arc::new(self.host.clone()));
-        let crib = Crib(Arc::new(Inner {
-            engine: Engine::new(self.settings)?,
-            registry: Registry::new(self.naming),
-            toolsets: RwLock::default(),
-            loaders: RwLock::default(),
-            host: self.host,
-            load_limit: self.load_limit,
-            audit: self.audit,
-            watches: Mutex::default(),
-        }));
-        join_all(toolsets.into_iter().map(|toolset| crib.add_shared(toolset))).await;
-        for (group, loader) in self.groups {
-            crib.declare(group, loader)?;
-        }
-        Ok(crib)
-    }
+    /// A function of the host's can't be registered.
+    #[error("function `{tool}` can't be registered: {reason}")]
+    Function {
+        /// The function.
+        tool: ToolName,
+        /// Why not.
+        reason: String,
+    },
 }
 
 impl Crib {
     /// Begins to make a crib.
     pub fn builder(settings: Settings) -> CribBuilder {
-        CribBuilder {
-            settings,
-            naming: Naming::default(),
-            toolsets: Vec::new(),
-            groups: Vec::new(),
-            host: HostTools::default(),
-            load_limit: Duration::from_secs(30),
-            audit: None,
-        }
+        CribBuilder::new(settings)
     }
 
     /// Adds or replaces a toolset. Conversations under way are told at their next turn.
     pub async fn add(&self, toolset: impl Toolset) -> Change {
-        self.add_shared(Arc::new(toolset)).await
+        let shelf = self.shelve(Arc::new(toolset));
+        self.relist(&shelf).await
     }
 
-    async fn add_shared(&self, toolset: Arc<dyn Toolset>) -> Change {
-        let changes = toolset.changes();
-        let id = toolset.id();
-        write(&self.0.toolsets).insert(id.clone(), toolset);
-        let change = self.refresh(&id).await;
-        if let Some(mut changes) = changes {
-            let weak = Arc::downgrade(&self.0);
-            let watch = tokio::spawn(async move {
-                while changes.changed().await.is_ok() {
-                    tokio::time::sleep(SETTLING).await;
-                    changes.mark_unchanged();
-                    let Some(inner) = weak.upgrade() else { break };
-                    Crib(inner).refresh(&id).await;
+    /// Puts a toolset in its place and begins to watch it.
+    fn shelve(&self, toolset: Arc<dyn Toolset>) -> Arc<Shelf> {
+        let shelf = Arc::new(Shelf::new(toolset));
+        // What was there before is dropped after the lock is released.
+        let _replaced = write(&self.0.shelves).insert(shelf.id().clone(), shelf.clone());
+        let (crib, watched) = (Arc::downgrade(&self.0), Arc::downgrade(&shelf));
+        shelf.watch(move || {
+            let (crib, watched) = (crib.upgrade().map(Crib), watched.upgrade());
+            async move {
+                if let (Some(crib), Some(watched)) = (crib, watched) {
+                    crib.relist(&watched).await;
                 }
-            });
-            let mut watches = self.0.watches.lock().unwrap_or_else(PoisonError::into_inner);
-            watches.retain(|watch| !watch.is_finished());
-            watches.push(watch);
-        }
-        change
+            }
+        });
+        shelf
     }
 
     /// Registers a function while conversations run. Those that are deferring have it loaded at
-    /// their next turn: it is there because it is needed now.
-    pub async fn register(&self, function: Function) -> Change {
-        self.0.host.insert(function.map_spec(toolcrib_core::ToolSpec::into_immediate));
-        self.refresh(&self.0.host.id()).await
+    /// their next turn: it is there because it is needed now. A function of the same name is
+    /// replaced; a tool of another toolset is not, and keeps its name.
+    pub fn register(&self, function: Function) -> Result<Change, CribError> {
+        let name = function.spec().name().clone();
+        let _one_at_a_time = self.0.registering.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.host.insert(function.map_spec(ToolSpec::into_immediate));
+        let registered = self.list_host().and_then(|change| {
+            match change.rejected.iter().find(|(tool, _)| *tool == name) {
+                Some((tool, reason)) => {
+                    Err(CribError::Function { tool: tool.clone(), reason: reason.clone() })
+                }
+                None => Ok(change),
+            }
+        });
+        registered.inspect_err(|_| {
+            self.0.host.remove(&name);
+        })
+    }
+
+    /// Lists the host's functions, which get a place once there are any.
+    fn list_host(&self) -> Result<Change, CribError> {
+        let host = &self.0.host;
+        let shelf = match self.shelf(&host.id()) {
+            Some(shelf) if self.is_host(&shelf) => shelf,
+            Some(shelf) => return Err(RegisterError::GroupExists(shelf.id().clone()).into()),
+            None if host.listing().specs.is_empty() => return Ok(Change::default()),
+            None => {
+                let shelf = Arc::new(Shelf::new(host.clone()));
+                write(&self.0.shelves).insert(host.id(), shelf.clone());
+                shelf
+            }
+        };
+        let listed = shelf.list_now(|| host.listing());
+        Ok(self.take_in(&shelf, listed))
+    }
+
+    /// Whether this is the place of the functions registered here, and not of a toolset with
+    /// their id.
+    fn is_host(&self, shelf: &Shelf) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(shelf.toolset()), Arc::as_ptr(&self.0.host))
     }
 
     /// Declares a group, with a loader if its members are not all known.
@@ -199,24 +156,45 @@ impl Crib {
         loader: Option<Arc<dyn Loader>>,
     ) -> Result<Change, CribError> {
         let id = group.id().clone();
+        // Nobody sees the group before its loader.
+        let mut loaders = write(&self.0.loaders);
         let change = self.0.registry.declare(group)?;
         if let Some(loader) = loader {
-            write(&self.0.loaders).insert(id, loader);
+            loaders.insert(id, loader);
         }
         Ok(change)
     }
 
     /// Removes a toolset or group.
     pub fn remove(&self, id: &GroupId) -> Change {
-        write(&self.0.toolsets).remove(id);
-        write(&self.0.loaders).remove(id);
-        self.0.registry.remove_group(id)
+        let mut shelves = write(&self.0.shelves);
+        let (shelf, _loader) = (shelves.remove(id), write(&self.0.loaders).remove(id));
+        let change = self.0.registry.remove_group(id);
+        // Toolset and loader are dropped after the lock is released.
+        drop(shelves);
+        if shelf.is_some_and(|shelf| self.is_host(&shelf)) {
+            self.0.host.clear();
+        }
+        change
     }
 
     /// Lists a toolset again. If it fails, what is known of it stays, and it is noted as down.
     pub async fn refresh(&self, id: &GroupId) -> Change {
-        let Some(toolset) = self.toolset(id) else { return Change::default() };
-        match toolset.list().await {
+        match self.shelf(id) {
+            Some(shelf) => self.relist(&shelf).await,
+            None => Change::default(),
+        }
+    }
+
+    async fn relist(&self, shelf: &Arc<Shelf>) -> Change {
+        let listed = shelf.list(self.0.load_limit).await;
+        self.take_in(shelf, listed)
+    }
+
+    /// Registers what a toolset has listed, unless it is gone or a later list was faster.
+    fn take_in(&self, shelf: &Arc<Shelf>, listed: Listed) -> Change {
+        let id = shelf.id();
+        let register = |listing: Result<Listing, String>| match listing {
             Ok(listing) => {
                 self.0.registry.set_availability(id.clone(), Availability::Ready);
                 let mut group = Group::new(id.clone());
@@ -226,18 +204,27 @@ impl Crib {
                 if let Some(description) = listing.description {
                     group = group.with_description(description);
                 }
-                let change = self.0.registry.replace_toolset(group, listing.specs);
-                for (tool, reason) in &change.rejected {
-                    tracing::warn!(%tool, reason, "left out");
-                }
-                change
+                (self.0.registry.replace_toolset(group, listing.specs), None)
             }
-            Err(error) => {
-                tracing::warn!(group = %id, %error, "could not be listed");
-                self.0.registry.set_availability(id.clone(), Availability::Down(error.to_string()));
-                Change::default()
+            Err(reason) => {
+                let down = Availability::Down(reason.clone());
+                self.0.registry.set_availability(id.clone(), down);
+                (Change::default(), Some(reason))
             }
+        };
+        // Held until the registry has changed, so that no removal comes in between.
+        let shelves = read(&self.0.shelves);
+        let is_there = shelves.get(id).is_some_and(|current| Arc::ptr_eq(current, shelf));
+        let taken = if is_there { shelf.take(listed, register) } else { None };
+        drop(shelves);
+        let (change, failure) = taken.unwrap_or_default();
+        if let Some(reason) = failure {
+            tracing::warn!(group = %id, reason, "could not be listed");
         }
+        for (tool, reason) in &change.rejected {
+            tracing::warn!(%tool, reason, "left out");
+        }
+        change
     }
 
     /// The newest catalog.
@@ -268,7 +255,7 @@ impl Crib {
         strategy: Strategy,
         policy: Policy,
     ) -> Result<(Conversation, ResumeReport), ResumeError> {
-        let view = self.view(&policy);
+        let view = self.catalog().view(&policy);
         let loads = Loads::default();
         let needs = saved.needs(&view);
         let fetches = needs.iter().map(|id| self.load(&loads, id));
@@ -279,16 +266,16 @@ impl Crib {
         Ok((Conversation::new(self.clone(), session, policy, loads), report))
     }
 
-    pub(crate) fn view(&self, policy: &Policy) -> View {
-        self.0.registry.catalog().view(policy)
+    pub(crate) fn toolset(&self, id: &GroupId) -> Option<Arc<dyn Toolset>> {
+        self.shelf(id).map(|shelf| shelf.toolset().clone())
     }
 
-    pub(crate) fn toolset(&self, id: &GroupId) -> Option<Arc<dyn Toolset>> {
-        self.0.toolsets.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    fn shelf(&self, id: &GroupId) -> Option<Arc<Shelf>> {
+        read(&self.0.shelves).get(id).cloned()
     }
 
     pub(crate) async fn load(&self, loads: &Loads, id: &GroupId) -> Result<LoadedGroup, String> {
-        let loader = self.0.loaders.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let loader = read(&self.0.loaders).get(id).cloned();
         match loader {
             Some(loader) => loads.get(id, &loader, self.0.load_limit).await,
             None => Err(format!("group `{id}` has no loader")),
@@ -302,13 +289,10 @@ impl Crib {
     }
 }
 
-fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let watches = self.watches.get_mut().unwrap_or_else(PoisonError::into_inner);
-        watches.iter().for_each(JoinHandle::abort);
-    }
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

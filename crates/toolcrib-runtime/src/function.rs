@@ -50,8 +50,9 @@ where
     R: IntoToolResult + 'static,
 {
     // A function of nothing has `()` as its argument, which no JSON object is.
-    let takes_nothing = serde_json::from_value::<A>(Value::Null).is_ok()
-        && serde_json::from_str::<A>("{}").is_err();
+    let schema = schema_of::<A>();
+    let takes_nothing = serde_json::from_str::<Value>(schema.get())
+        .is_ok_and(|schema| schema.get("type").is_some_and(|kind| kind == "null"));
     let body = move |arguments: Value| -> BoxFuture<'static, Result<ToolResult, CallError>> {
         let arguments = if takes_nothing { Value::Null } else { arguments };
         match serde_json::from_value::<A>(arguments) {
@@ -62,7 +63,7 @@ where
             }
         }
     };
-    let schema = if takes_nothing { Schema::empty() } else { schema_of::<A>() };
+    let schema = if takes_nothing { Schema::empty() } else { schema };
     let spec = ToolSpec::new(ToolName::host(name), schema).with_description(description);
     Function { spec, body: Arc::new(body) }
 }
@@ -143,6 +144,18 @@ impl HostTools {
         removed
     }
 
+    pub(crate) fn clear(&self) {
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        let _dropped_unlocked = std::mem::take(&mut *functions);
+        drop(functions);
+        self.changed.send_modify(|version| *version += 1);
+    }
+
+    pub(crate) fn listing(&self) -> Listing {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        Listing::new(functions.values().map(|function| function.spec.clone()))
+    }
+
     fn body(&self, name: &ToolName) -> Option<Arc<Body>> {
         let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
         functions.get(name).map(|function| function.body.clone())
@@ -161,10 +174,7 @@ impl Toolset for HostTools {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Listing, CallError>> {
-        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
-        let specs: Vec<ToolSpec> =
-            functions.values().map(|function| function.spec.clone()).collect();
-        futures::future::ready(Ok(Listing::new(specs))).boxed()
+        futures::future::ready(Ok(self.listing())).boxed()
     }
 
     fn call(&self, invocation: Invocation) -> BoxFuture<'_, Result<ToolResult, CallError>> {

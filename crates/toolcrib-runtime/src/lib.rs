@@ -24,7 +24,7 @@ mod toolset;
 use std::time::Duration;
 
 pub use audited::{AuditEvent, AuditSink, Audited};
-pub use conversation::{Conversation, OnToolsExpanded, Outcome, Ready, Resolved};
+pub use conversation::{Conversation, Outcome, Ready, Resolved};
 pub use crib::{Crib, CribBuilder, CribError};
 pub use function::{Function, HostTools, function};
 pub use loader::Loader;

@@ -97,5 +97,8 @@ fn start(loader: &Arc<dyn Loader>, limit: Duration) -> Loading {
             Err(_) => Err(format!("it took longer than {limit:?}")),
         }
     };
-    limited.boxed().shared()
+    // A task of its own, so that it goes on when the call that began it is given up.
+    let loading = tokio::spawn(limited);
+    let loading = async { loading.await.unwrap_or_else(|_| Err("it was given up".to_owned())) };
+    loading.boxed().shared()
 }

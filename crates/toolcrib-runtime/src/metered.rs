@@ -20,7 +20,7 @@ pub struct Metrics(Arc<Mutex<BTreeMap<ToolName, ToolMetrics>>>);
 pub struct ToolMetrics {
     /// Calls that ended, one way or another.
     pub calls: u64,
-    /// Those that ended in an error.
+    /// Those that ended in an error, or were given up.
     pub errors: u64,
     /// The time they took together.
     pub total: Duration,
@@ -70,14 +70,28 @@ impl<T: Toolset> Toolset for Metered<T> {
     fn call(&self, invocation: Invocation) -> BoxFuture<'_, Result<ToolResult, CallError>> {
         Box::pin(async {
             let (tool, started) = (invocation.tool.clone(), Instant::now());
+            let mut count = Count { metrics: &self.metrics, tool, started, failed: true };
             let result = self.inner.call(invocation).await;
-            let failed = result.as_ref().map_or(true, |result| result.is_error);
-            self.metrics.note(tool, started.elapsed(), failed);
+            count.failed = result.as_ref().map_or(true, |result| result.is_error);
             result
         })
     }
 
     fn changes(&self) -> Option<watch::Receiver<u64>> {
         self.inner.changes()
+    }
+}
+
+/// A call under way. It counts when dropped, so that one that panics or is given up does too.
+struct Count<'a> {
+    metrics: &'a Metrics,
+    tool: ToolName,
+    started: Instant,
+    failed: bool,
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        self.metrics.note(self.tool.clone(), self.started.elapsed(), self.failed);
     }
 }

@@ -117,12 +117,12 @@ async fn a_search_and_the_tool_it_finds_work_in_one_batch_in_either_order() {
 }
 
 #[tokio::test]
-async fn calls_run_together_unless_a_tool_is_sequential() {
+async fn calls_run_together_unless_a_tool_is_sequential_also_through_the_dispatcher() {
     let slow = |name: &str| {
         function(name, "Waits.", |(): ()| async { sleep(Duration::from_millis(100)).await })
     };
     let sequential = slow("alone").map_spec(ToolSpec::into_sequential);
-    let crib = Crib::builder(Settings::default())
+    let crib = Crib::builder(deferred(Preset::Crib))
         .function(slow("a"))
         .function(slow("b"))
         .function(sequential)
@@ -130,16 +130,22 @@ async fn calls_run_together_unless_a_tool_is_sequential() {
         .await
         .unwrap();
     tokio::time::pause();
-    let time = |names: [&'static str; 2]| {
+    let direct = |name: &str| Call::new(name, json!({}));
+    let dispatched =
+        |name: &str| Call::new("call_tool", json!({"tool_name": name, "arguments": {}}));
+    let time = |batch: Vec<Call>| {
         let chat = crib.conversation();
         async move {
             let started = Instant::now();
-            chat.call_all(names.map(|name| Call::new(name, json!({}))).to_vec()).await;
+            chat.call_all(batch).await;
             started.elapsed()
         }
     };
-    assert!(time(["a", "b"]).await < Duration::from_millis(150));
-    assert!(time(["a", "alone"]).await >= Duration::from_millis(200));
+    let together = Duration::from_millis(150);
+    assert!(time(vec![direct("a"), direct("b")]).await < together);
+    assert!(time(vec![dispatched("a"), dispatched("b")]).await < together);
+    assert!(time(vec![direct("a"), direct("alone")]).await > together);
+    assert!(time(vec![dispatched("a"), dispatched("alone")]).await > together);
 }
 
 #[tokio::test]
@@ -321,7 +327,7 @@ async fn a_function_registered_while_deferring_is_there_at_the_next_turn() {
     let chat = crib.conversation();
     chat.begin_turn();
     assert_eq!(chat.prepare().unwrap().tools.len(), 1);
-    crib.register(search_repos()).await;
+    crib.register(search_repos()).unwrap();
     let report = chat.begin_turn();
     assert_eq!(report.preloaded, ["search_repos".into()]);
     let shown = chat.prepare().unwrap();

@@ -37,7 +37,7 @@
 //! - [`Engine`], [`Registry`], [`Session`]: the same without I/O, for drivers of your own.
 //! - [`tokens`] and [`search`]: the leaf libraries.
 //!
-//! The examples of this crate run as they stand: `cargo run --example 1-embed`.
+//! The examples of this crate run as they stand: `cargo run -p toolcrib --example 1-embed`.
 
 #[doc(inline)]
 pub use toolcrib_core::*;

@@ -139,6 +139,7 @@ fn activate(mut verb: Verb<'_>, name: &str) -> Step {
             let group = named.group.clone();
             match verb.call.failure(&group) {
                 Some(reason) => {
+                    let reason = text::one_line(reason, 300);
                     let error = format!("Group `{group}` could not be loaded: {reason}");
                     verb.mistake(&error)
                 }

@@ -86,7 +86,11 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     }
     let members = scope.members(&segment);
     let (wanted, not_found) = choose(&members, &names);
-    let tools: Vec<Arc<Tool>> = wanted.iter().copied().filter_map(tool_of).collect();
+    let mut tools: Vec<Arc<Tool>> = wanted.iter().copied().filter_map(tool_of).collect();
+    // What the model does not get to see is not loaded.
+    let dispatches = verb.dispatches();
+    let fitting = how_many_fit(tools.iter().map(bytes), verb.engine.settings.result_bytes);
+    let omitted = if dispatches { tools.split_off(fitting) } else { Vec::new() };
     let missing = wanted.iter().filter_map(|item| match item {
         Item::Named(named) => Some(named.exposed.to_string()),
         Item::Tool(_) => None,
@@ -94,7 +98,8 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     let missing: Vec<String> = missing.collect();
     let all: Vec<Arc<Tool>> = members.iter().copied().filter_map(tool_of).collect();
     verb.load(&tools);
-    if names.is_empty() && missing.is_empty() && !tools.is_empty() {
+    let whole = names.is_empty() && missing.is_empty() && omitted.is_empty();
+    if whole && !tools.is_empty() {
         verb.session.load_group(&id, &tools);
     } else {
         verb.session.load_part(&id, &tools);
@@ -107,13 +112,6 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
         verb.effects.notes.push(note);
     }
     let loaded = all.iter().filter(|tool| verb.session.has(tool)).count();
-    let shown = how_many_fit(tools.iter().map(bytes), verb.engine.settings.result_bytes);
-    let dispatches = verb.dispatches();
-    let omitted: Vec<&str> = if dispatches {
-        tools[shown..].iter().map(|tool| &**tool.exposed()).collect()
-    } else {
-        Vec::new()
-    };
     let hint = (!omitted.is_empty()).then(|| {
         "Some schemas were left out because they are long: ask for them by `tool_names`.".to_owned()
     });
@@ -124,10 +122,10 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
         tool_names: tools.iter().map(|tool| &**tool.exposed()).collect(),
         remaining: all.len() - loaded,
         schemas: dispatches
-            .then(|| tools[..shown].iter().map(|tool| Row::of(tool.definition(), None)).collect()),
+            .then(|| tools.iter().map(|tool| Row::of(tool.definition(), None)).collect()),
         not_found,
         missing,
-        omitted,
+        omitted: omitted.iter().map(|tool| &**tool.exposed()).collect(),
         hint: hint.or_else(|| nothing.then(|| nothing_loaded(&all))),
     };
     verb.answer(&result, nothing)

@@ -70,13 +70,7 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
             return verb.mistake(&format!("Not a valid regular expression: {reason}"));
         }
     };
-    let unloaded = found.hits.iter().find_map(|hit| match hit.item {
-        Item::Named(named) => Some(named.group.clone())
-            .filter(|id| verb.call.failure(id).is_none() && !verb.session.learned.contains_key(id)),
-        Item::Tool(_) => None,
-    });
-    let unloaded = unloaded.or_else(|| verb.to_open(&query).filter(|_| found.hits.is_empty()));
-    if let Some(group) = unloaded {
+    if let Some(group) = verb.to_load(&query, &found) {
         return Step::Need(Need::Group(group));
     }
     let outcome = Outcome::gather(&verb, &query, found);

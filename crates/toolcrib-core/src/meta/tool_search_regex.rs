@@ -10,7 +10,7 @@ use super::args::Args;
 use super::tool_search::{bytes, how_many_fit};
 use crate::engine::tool_of;
 use crate::find::{Ask, Unasked};
-use crate::{Need, Schema, Settings, Step, Tool, segment::Item, text};
+use crate::{Need, Schema, Settings, Step, Tool, text};
 
 pub(super) fn define(then: &str, settings: &Settings) -> (String, Value) {
     let (default, most) = (settings.search_limit, settings.search_limit_max);
@@ -65,13 +65,7 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     };
     let scope = verb.session.scope(verb.view);
     let found = scope.search(&ask, limit);
-    let unloaded = found.hits.iter().find_map(|hit| match hit.item {
-        Item::Named(named) => Some(named.group.clone())
-            .filter(|id| verb.call.failure(id).is_none() && !verb.session.learned.contains_key(id)),
-        Item::Tool(_) => None,
-    });
-    let unloaded = unloaded.or_else(|| verb.to_open(&pattern).filter(|_| found.hits.is_empty()));
-    if let Some(group) = unloaded {
+    if let Some(group) = verb.to_load(&pattern, &found) {
         return Step::Need(Need::Group(group));
     }
     let total = found.total;

@@ -155,8 +155,16 @@ fn long_results_are_cut_by_whole_entries_that_are_named() {
         settings.result_bytes = 1_200;
         Chat::new(settings, registry([server("s", &tools)]))
     };
-    let loaded = limited(Preset::Crib).json("load_tools", json!({"group_id": "s"}));
+    let mut crib = limited(Preset::Crib);
+    let loaded = crib.json("load_tools", json!({"group_id": "s"}));
     assert_eq!(names(&loaded["schemas"]), ["mcp__s__a", "mcp__s__b"]);
+    assert_eq!(crib.loaded(), ["mcp__s__a", "mcp__s__b"], "what was left out is not loaded");
+    assert_eq!((&loaded["tool_names"], &loaded["remaining"]), (&json!(crib.loaded()), &json!(2)));
+    let rest = crib.json("load_tools", json!({"group_id": "s", "tool_names": loaded["omitted"]}));
+    assert_eq!(
+        (names(&rest["schemas"]), &rest["remaining"]),
+        (vec!["mcp__s__c", "mcp__s__d"], &json!(0))
+    );
     assert_eq!(loaded["omitted"], json!(["mcp__s__c", "mcp__s__d"]));
     assert_eq!(
         loaded["hint"],

@@ -1,0 +1,116 @@
+//! Making a crib.
+
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use futures::future::join_all;
+use toolcrib_core::{Engine, Group, Naming, RegisterError, Registry, Settings};
+
+use super::{Crib, CribError, Inner};
+use crate::audited::AuditSink;
+use crate::function::{Function, HostTools};
+use crate::loader::Loader;
+use crate::toolset::Toolset;
+
+/// Makes a [`Crib`].
+pub struct CribBuilder {
+    settings: Settings,
+    naming: Naming,
+    toolsets: Vec<Arc<dyn Toolset>>,
+    groups: Vec<(Group, Option<Arc<dyn Loader>>)>,
+    host: HostTools,
+    load_limit: Duration,
+    audit: Option<AuditSink>,
+}
+
+impl CribBuilder {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            naming: Naming::default(),
+            toolsets: Vec::new(),
+            groups: Vec::new(),
+            host: HostTools::default(),
+            load_limit: Duration::from_secs(30),
+            audit: None,
+        }
+    }
+
+    /// Adds a toolset. One that can't be listed is noted as down and does not stop the rest.
+    pub fn toolset(mut self, toolset: impl Toolset) -> Self {
+        self.toolsets.push(Arc::new(toolset));
+        self
+    }
+
+    /// Adds a function of the host's; one of the same name is replaced.
+    pub fn function(self, function: Function) -> Self {
+        self.host.insert(function);
+        self
+    }
+
+    /// Declares a group that a loader brings when it is first needed, once per conversation.
+    pub fn group(mut self, group: Group, loader: impl Loader) -> Self {
+        self.groups.push((group, Some(Arc::new(loader))));
+        self
+    }
+
+    /// Declares a group over tools that are registered elsewhere.
+    pub fn group_of(mut self, group: Group) -> Self {
+        self.groups.push((group, None));
+        self
+    }
+
+    /// How long a loader, or a toolset that lists its tools, may take. 30 seconds, unless told.
+    pub fn load_limit(mut self, limit: Duration) -> Self {
+        self.load_limit = limit;
+        self
+    }
+
+    /// Where to record tools that were asked for but are hidden. Wrap toolsets in
+    /// [`Audited`](crate::Audited) to record calls as well.
+    pub fn audit(mut self, sink: AuditSink) -> Self {
+        self.audit = Some(sink);
+        self
+    }
+
+    /// Which form exposed names take.
+    pub fn naming(mut self, naming: Naming) -> Self {
+        self.naming = naming;
+        self
+    }
+
+    /// Lists every toolset, all at once, and opens the crib. Where two offer a tool of one name,
+    /// the host's functions come first and then the toolset that was added first.
+    pub async fn build(self) -> Result<Crib, CribError> {
+        let crib = Crib(Arc::new(Inner {
+            engine: Engine::new(self.settings)?,
+            registry: Registry::new(self.naming),
+            shelves: RwLock::default(),
+            loaders: RwLock::default(),
+            host: Arc::new(self.host),
+            registering: Mutex::default(),
+            load_limit: self.load_limit,
+            audit: self.audit,
+        }));
+        let change = crib.list_host()?;
+        if let Some((tool, reason)) = change.rejected.into_iter().next() {
+            return Err(CribError::Function { tool, reason });
+        }
+        let mut shelves = Vec::with_capacity(self.toolsets.len());
+        for toolset in self.toolsets {
+            let id = toolset.id();
+            if crib.shelf(&id).is_some() {
+                return Err(RegisterError::GroupExists(id).into());
+            }
+            shelves.push(crib.shelve(toolset));
+        }
+        let listed = join_all(shelves.iter().map(|shelf| shelf.list(crib.0.load_limit))).await;
+        for (shelf, listed) in shelves.iter().zip(listed) {
+            crib.take_in(shelf, listed);
+        }
+        for (group, loader) in self.groups {
+            crib.declare(group, loader)?;
+        }
+        Ok(crib)
+    }
+}
