@@ -109,7 +109,7 @@ fn finder_among(latched: Latched, verbs: &[MetaTool]) -> Option<&'static str> {
 pub(crate) fn how_to_call(latched: Latched) -> String {
     if latched.strategy == Strategy::Dispatch {
         let verb = MetaTool::CallTool.exposed(latched.preset);
-        format!("then invoke them via `{verb}(tool_name=..., arguments=...)`.")
+        format!("and `{verb}(tool_name=..., arguments=...)` calls them.")
     } else {
         "after which they are in your tool list.".to_owned()
     }

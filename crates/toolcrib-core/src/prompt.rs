@@ -87,8 +87,8 @@ fn header(latched: Latched, verbs: &[MetaTool], describe: bool) -> String {
     let can = |verb| verbs.contains(&verb);
     let text = match latched.preset {
         Preset::Groups => format!(
-            "# Deferred tool groups\n\nThese tool groups are available but not yet loaded. Call \
-             `load_tools(group_id)` to get their full schemas, {call}"
+            "# Tool groups\n\nThe groups below have tools whose schemas are held back. \
+             `load_tools(group_id)` brings the schemas of a group, {call}"
         ),
         Preset::Stubs => format!(
             "# Deferred tools\n\nThe tools below exist, but their schemas are not loaded. Call \

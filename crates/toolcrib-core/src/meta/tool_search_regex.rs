@@ -15,15 +15,15 @@ use crate::{Need, Schema, Settings, Step, Tool, text};
 pub(super) fn define(then: &str, settings: &Settings) -> (String, Value) {
     let (default, most) = (settings.search_limit, settings.search_limit_max);
     let description = format!(
-        "Search for available tools using a regex pattern. The tools it returns are loaded, {then} \
-         Many more tools exist than you can see: search before you conclude that something cannot \
+        "Find tools whose name or description matches a regular expression. What it returns is \
+         loaded, {then} Many more tools exist than you can see: search before you conclude that something cannot \
          be done."
     );
     let schema = json!({"type": "object", "properties": {
         "pattern": {"type": "string", "description":
-            "Regex pattern to match against tool names and descriptions. Case-insensitive."},
+            "A regular expression, tried on names and descriptions; case does not matter."},
         "limit": {"type": "integer", "description":
-            format!("Maximum number of tools to return (default: {default}, max: {most})"),
+            format!("How many to return: {default} unless given, at most {most}."),
             "default": default}
     }, "required": ["pattern"]});
     (description, schema)
@@ -77,9 +77,9 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     let newly_loaded = verb.load(&tools);
     let shown = tools.len();
     let message = match total - shown.min(total) {
-        0 => format!("Found {total} tools. They are now available for use."),
+        0 => format!("Found {total} tools. You can use them now."),
         more => format!(
-            "Found {total} tools. The first {shown} are now available for use; {more} more match: \
+            "Found {total} tools. You can use the first {shown} now; {more} more match: \
              narrow the pattern or raise `limit` to see them."
         ),
     };
