@@ -109,9 +109,9 @@ fn finder_among(latched: Latched, verbs: &[MetaTool]) -> Option<&'static str> {
 pub(crate) fn how_to_call(latched: Latched) -> String {
     if latched.strategy == Strategy::Dispatch {
         let verb = MetaTool::CallTool.exposed(latched.preset);
-        format!("and `{verb}(tool_name=..., arguments=...)` calls them.")
+        format!("; `{verb}(tool_name=..., arguments=...)` then calls them.")
     } else {
-        "after which they are in your tool list.".to_owned()
+        ", after which they are in your tool list.".to_owned()
     }
 }
 

@@ -88,17 +88,17 @@ fn header(latched: Latched, verbs: &[MetaTool], describe: bool) -> String {
     let text = match latched.preset {
         Preset::Groups => format!(
             "# Tool groups\n\nThe groups below have tools whose schemas are held back. \
-             `load_tools(group_id)` brings the schemas of a group, {call}"
+             `load_tools(group_id)` brings the schemas of a group{call}"
         ),
         Preset::Stubs => format!(
             "# Deferred tools\n\nThe tools below exist, but their schemas are not loaded. Call \
              `tool_search` with keywords, or with `select:name_a,name_b`, to load the ones you \
-             need, {call}"
+             need{call}"
         ),
         Preset::Exact => format!(
             "# Deferred tools\n\nThese tools are available, but you have to get their full \
              definitions first: call `tool_search` with the exact name, or several separated by \
-             commas, {call}"
+             commas{call}"
         ),
         _ => {
             let mut ways = Vec::new();
@@ -114,7 +114,7 @@ fn header(latched: Latched, verbs: &[MetaTool], describe: bool) -> String {
             }
             format!(
                 "# More tools\n\nBesides the tools you see, those of the groups below are ready to \
-                 use. Get their schemas with {}, {call}",
+                 use. Get their schemas with {}{call}",
                 ways.join(" or ")
             )
         }

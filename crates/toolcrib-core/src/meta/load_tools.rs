@@ -16,7 +16,7 @@ use crate::{Need, Step, Tool};
 pub(super) fn define(then: &str) -> (String, Value) {
     let description = format!(
         "Load the tools of a group listed in the system prompt, all of them or those you name: \
-         get their full schemas, {then} Loading a group again is harmless and shows its schemas \
+         get their full schemas{then} Loading a group again is harmless and shows its schemas \
          again."
     );
     let schema = json!({"type": "object", "properties": {

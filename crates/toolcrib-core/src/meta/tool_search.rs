@@ -16,7 +16,7 @@ use crate::{Definition, GroupId, Need, Preset, Schema, Settings, Step, Tool};
 pub(super) fn define(preset: Preset, then: &str, settings: &Settings) -> (String, Value) {
     if preset == Preset::Exact {
         let description = format!(
-            "Get the full definitions of deferred tools by their exact names, {then} Names are \
+            "Get the full definitions of deferred tools by their exact names{then} Names are \
              listed in the system prompt."
         );
         let schema = json!({"type": "object", "properties": {"query": {"type": "string",
@@ -37,7 +37,7 @@ pub(super) fn define(preset: Preset, then: &str, settings: &Settings) -> (String
     };
     let most = settings.search_limit_max;
     let description = format!(
-        "Find tools and get their full definitions, {then} Many more tools exist than you can see: \
+        "Find tools and get their full definitions{then} Many more tools exist than you can see: \
          search before you conclude that something cannot be done."
     );
     let schema = json!({"type": "object", "properties": {

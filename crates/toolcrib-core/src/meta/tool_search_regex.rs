@@ -16,7 +16,7 @@ pub(super) fn define(then: &str, settings: &Settings) -> (String, Value) {
     let (default, most) = (settings.search_limit, settings.search_limit_max);
     let description = format!(
         "Find tools whose name or description matches a regular expression. What it returns is \
-         loaded, {then} Many more tools exist than you can see: search before you conclude that something cannot \
+         loaded{then} Many more tools exist than you can see: search before you conclude that something cannot \
          be done."
     );
     let schema = json!({"type": "object", "properties": {

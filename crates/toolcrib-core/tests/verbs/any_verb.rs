@@ -51,7 +51,7 @@ fn what_the_model_is_told_names_no_verb_it_does_not_have() {
     let mut chat = Chat::under(policy, deferring(Preset::Crib), office());
     assert_eq!(chat.tools(), ["call_tool", "lookup"]);
     let shown = format!("{} {}", chat.section(), chat.prepare().tools[0].description());
-    assert!(shown.contains("with a call of the tool itself, and `call_tool("));
+    assert!(shown.contains("with a call of the tool itself; `call_tool("));
     assert!(!shown.contains("tool_search") && !shown.contains("load_tools"), "{shown}");
 }
 
