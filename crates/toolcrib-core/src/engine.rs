@@ -10,8 +10,8 @@ use crate::prompt;
 use crate::segment::Item;
 use crate::session::{Latched, Prefix};
 use crate::{
-    Definition, EagerReason, Fingerprint, Mode, PatternError, Policy, Presentation, Preset,
-    Session, Settings, Strategy, StrategyChoice, Tool, View,
+    Definition, EagerReason, Fingerprint, Mode, Policy, Presentation, Preset, Session, Settings,
+    Strategy, StrategyChoice, Tool, View,
 };
 
 /// Acts on sessions under one set of settings. Shared by any number of conversations.
@@ -59,9 +59,6 @@ pub enum EngineError {
     /// The eager rules can't be used.
     #[error(transparent)]
     Eager(#[from] EagerError),
-    /// A pattern can't be read.
-    #[error(transparent)]
-    Pattern(#[from] PatternError),
     /// The settings contradict each other.
     #[error("{0}")]
     Settings(String),
@@ -73,7 +70,7 @@ pub enum EngineError {
     )]
     NothingToOffer {
         /// The preset in use.
-        preset: crate::Preset,
+        preset: Preset,
         /// The verb that would help.
         verb: &'static str,
         /// How many tools there are.

@@ -211,7 +211,7 @@ impl<'a> Scope<'a> {
         let index = self.index();
         let exact = self.named_in(text);
         let most = limit.saturating_add(exact.len());
-        let page = index.search(query, most, self.admits_document());
+        let page = index.search(query, most, self.admits_document(&index));
         let best = page.hits.first().map_or(0.0, |hit| hit.score);
         let named = exact.into_iter().map(|item| Hit { item, score: best + 1.0 });
         let item = |doc| self.document(&index, doc);

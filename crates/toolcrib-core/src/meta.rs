@@ -4,12 +4,15 @@ mod args;
 mod call_tool;
 mod lazy_search;
 mod load_tools;
+mod row;
 mod tool_search;
 mod tool_search_regex;
 
 use std::sync::Arc;
 
 use serde::Serialize;
+
+pub(crate) use row::Row;
 
 use crate::find::Found;
 use crate::segment::Item;

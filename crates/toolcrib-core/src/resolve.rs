@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::{self, Problem};
-use crate::meta::{self, MetaTool, Verb};
+use crate::meta::{self, MetaTool, Row, Verb};
 use crate::scope::Lookup;
 use crate::segment::{Segment, item_names};
 use crate::{
-    Answer, Availability, Call, Effects, Engine, Group, GroupId, Members, Need, Run, Schema,
-    Session, Step, Tool, ToolName, ToolSpec, View, name, text,
+    Answer, Availability, Call, Effects, Engine, Group, GroupId, Members, Need, Run, Session, Step,
+    Tool, ToolName, ToolSpec, View, name, text,
 };
 
 /// What a loader brought, compared with what its group had announced.
@@ -232,24 +232,14 @@ fn misfit(tool: &Tool, problems: &[Problem], effects: Effects) -> Answer {
     struct Misfit<'a> {
         error: String,
         problems: &'a [Problem],
-        tool: Shown<'a>,
-    }
-    #[derive(Serialize)]
-    struct Shown<'a> {
-        name: &'a str,
-        description: &'a str,
-        parameters: &'a Schema,
+        tool: Row<'a>,
     }
     let error = format!(
         "The arguments do not fit `{}`, so nothing was run. Mend them and call again.",
         tool.exposed()
     );
-    let shown = Shown {
-        name: tool.exposed(),
-        description: tool.spec().description(),
-        parameters: tool.spec().input_schema(),
-    };
-    Answer::json(&Misfit { error, problems, tool: shown }, true, effects)
+    let tool = Row::of(tool.definition(), None);
+    Answer::json(&Misfit { error, problems, tool }, true, effects)
 }
 
 /// Builds the segment of a group from what its loader brought.

@@ -306,11 +306,10 @@ impl<'a> Scope<'a> {
         (found, denied)
     }
 
-    /// Whether a document of that index may be found; each tool once.
-    pub(crate) fn admits_document(self) -> impl Fn(usize) -> bool + 'a {
+    /// Whether a document of [`index`](Self::index) may be found; each tool once.
+    pub(crate) fn admits_document(self, index: &Index) -> impl Fn(usize) -> bool {
         let plain = self.learned.is_empty() && self.with_mcp;
         let segments: Vec<_> = if plain { Vec::new() } else { self.segments().collect() };
-        let index = self.index();
         move |doc| {
             if plain {
                 return self.view.documents()[doc];

@@ -76,9 +76,7 @@ impl Config {
                 let hint = suggest(&name, self.eager.profiles.keys().map(String::as_str));
                 of(&|leaf| leaf.key == "profile", message + &hint.unwrap_or_default())
             }
-            EngineError::Eager(EagerError::Pattern(_)) | EngineError::Pattern(_) => {
-                of(&bad_pattern, message)
-            }
+            EngineError::Eager(EagerError::Pattern(_)) => of(&bad_pattern, message),
             _ if self.strategy == Some(StrategyChoice::Native) => {
                 of(&|leaf| leaf.key == "strategy", message)
             }

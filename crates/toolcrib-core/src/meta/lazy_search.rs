@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Verb;
 use super::args::Args;
-use super::tool_search::how_many_fit;
+use super::row::how_many_fit;
 use crate::find::{Ask, Unasked};
 use crate::scope::Lookup;
 use crate::segment::Item;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Verb;
 use super::args::Args;
-use super::tool_search::{Row, bytes, how_many_fit};
+use super::row::{Row, bytes, how_many_fit};
 use crate::engine::tool_of;
 use crate::segment::{Item, Segment};
 use crate::text::{self, one_line};

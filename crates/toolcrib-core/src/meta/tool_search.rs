@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::Verb;
 use super::args::Args;
+use super::row::{Row, bytes, how_many_fit};
 use crate::engine::tool_of;
 use crate::find::{Ask, Found, Unasked, split_names};
 use crate::segment::Item;
 use crate::text;
-use crate::{Definition, GroupId, Need, Preset, Schema, Settings, Step, Tool};
+use crate::{GroupId, Need, Preset, Settings, Step, Tool};
 
 pub(super) fn define(preset: Preset, then: &str, settings: &Settings) -> (String, Value) {
     if preset == Preset::Exact {
@@ -110,28 +111,6 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
             },
             false,
         ),
-    }
-}
-
-/// A tool in a result. Under inject the definition joins the tools array as well; it is here
-/// because the model that has just searched should not have to look for it.
-#[derive(Serialize)]
-pub(super) struct Row<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Schema,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    loaded: Option<bool>,
-}
-
-impl<'a> Row<'a> {
-    pub(super) fn of(definition: &'a Definition, loaded: Option<bool>) -> Self {
-        Self {
-            name: definition.name(),
-            description: definition.description(),
-            parameters: definition.schema(),
-            loaded,
-        }
     }
 }
 
@@ -277,25 +256,9 @@ impl Outcome {
     }
 }
 
-/// What a tool's definition adds to a result.
-pub(super) fn bytes(tool: &Arc<Tool>) -> usize {
-    tool.definition().schema().get().len() + tool.spec().description().len()
-}
-
-/// How many whole entries of these sizes fit; the first always does.
-pub(super) fn how_many_fit(sizes: impl ExactSizeIterator<Item = usize>, most: usize) -> usize {
-    let all = sizes.len();
-    let mut bytes = 0;
-    let fits = |size: &usize| {
-        bytes += size;
-        bytes <= most
-    };
-    sizes.take_while(fits).count().max(1).min(all)
-}
-
 fn blank(verb: Verb<'_>) -> Step {
     let scope = verb.session.scope(verb.view);
-    let groups: Vec<&str> = scope.groups().map(|(segment, _)| segment.id().as_str()).collect();
+    let groups: Vec<&str> = scope.group_ids().map(|id| id.as_str()).collect();
     let error = format!(
         "`query` is required: say in a few words what the tool should do. There are tools for: {}.",
         text::list(&groups, 20)

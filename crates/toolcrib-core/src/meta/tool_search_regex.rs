@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Verb;
 use super::args::Args;
-use super::tool_search::{bytes, how_many_fit};
+use super::row::{bytes, how_many_fit};
 use crate::engine::tool_of;
 use crate::find::{Ask, Unasked};
 use crate::{Need, Schema, Settings, Step, Tool, text};
