@@ -228,6 +228,22 @@ impl Verb<'_> {
         }
     }
 
+    /// Servers of these tools that don't answer at the moment, with the reason.
+    pub(crate) fn troubles_of(&self, tools: &[Arc<Tool>]) -> Vec<String> {
+        let mut groups: Vec<&GroupId> = tools.iter().map(|tool| tool.group()).collect();
+        groups.sort();
+        groups.dedup();
+        let tell = |group: &GroupId| match self.view.catalog().availability(group) {
+            Availability::Down(reason) => {
+                let name = group.server_name().unwrap_or(group.as_str());
+                let reason = crate::text::one_line(&reason, 160);
+                Some(format!("`{name}` did not answer when last asked ({reason})."))
+            }
+            Availability::Ready | Availability::Starting => None,
+        };
+        groups.into_iter().filter_map(tell).collect()
+    }
+
     /// Servers that may have what was not found, with the reason why they can't be asked.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let tell = |(group, availability): (&GroupId, &Availability)| {

@@ -64,10 +64,11 @@ pub(crate) fn section<'a>(
     let header = settings.header.clone();
     let header = header.unwrap_or_else(|| self::header(latched, verbs, settings.describe_names));
     let budget = usize::try_from(settings.catalog_tokens).unwrap_or(usize::MAX);
-    let too_long = budget.saturating_mul(MOST_BYTES_PER_TOKEN);
+    let most_bytes = settings.catalog_bytes.unwrap_or(usize::MAX);
+    let too_long = budget.saturating_mul(MOST_BYTES_PER_TOKEN).min(most_bytes);
     let fits = |text: &str| {
         // No text has more tokens than bytes: a short one need not be counted.
-        text.len() <= budget
+        text.len() <= budget.min(most_bytes)
             || (text.len() <= too_long
                 && Tokenizer::O200K.count(text).tokens <= settings.catalog_tokens)
     };

@@ -119,6 +119,8 @@ pub struct Settings {
     pub header: Option<String>,
     /// The most tokens the catalog in the prompt may take.
     pub catalog_tokens: u64,
+    /// The most bytes it may take, where whoever passes it on cuts it.
+    pub catalog_bytes: Option<usize>,
     /// Whether catalogs that list names add a line on what each tool does.
     pub describe_names: bool,
     /// The most tokens that loaded schemas may take in the tools array; the least recently used
@@ -156,6 +158,7 @@ impl Settings {
             eager: EagerRules::default(),
             preload: Vec::new(),
             header: None,
+            catalog_bytes: None,
             catalog_tokens: if preset == Preset::Crib { 2_000 } else { 20_000 },
             describe_names: preset == Preset::Exact,
             loaded_tokens: None,

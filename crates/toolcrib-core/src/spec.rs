@@ -83,6 +83,8 @@ pub struct ToolSpec {
     sequential: bool,
     #[serde(default)]
     immediate: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    extra: Option<Arc<str>>,
 }
 
 impl ToolSpec {
@@ -97,6 +99,7 @@ impl ToolSpec {
             search_hint: None,
             sequential: false,
             immediate: false,
+            extra: None,
         }
     }
 
@@ -122,6 +125,13 @@ impl ToolSpec {
     /// What the tool says about its effects.
     pub fn with_annotations(mut self, annotations: Annotations) -> Self {
         self.annotations = annotations;
+        self
+    }
+
+    /// What else its server says of it (a title, an output schema, its annotations whole): the
+    /// text of a JSON object. A model is not shown it; a client that lists the tool is.
+    pub fn with_extra(mut self, json: impl Into<Arc<str>>) -> Self {
+        self.extra = Some(json.into());
         self
     }
 
@@ -157,6 +167,11 @@ impl ToolSpec {
     /// The schema of its arguments.
     pub fn input_schema(&self) -> &Schema {
         &self.input_schema
+    }
+
+    /// What else its server says of it: the text of a JSON object.
+    pub fn extra(&self) -> Option<&str> {
+        self.extra.as_deref()
     }
 
     /// What the tool says about its effects.

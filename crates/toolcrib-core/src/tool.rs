@@ -27,6 +27,7 @@ impl Tool {
             &annotations,
             spec.search_hint().unwrap_or_default().as_bytes(),
             flags.as_bytes(),
+            spec.extra().unwrap_or_default().as_bytes(),
         ]);
         Self { spec, group, definition, fingerprint }
     }
@@ -56,7 +57,7 @@ impl Tool {
         &self.definition
     }
 
-    /// Changes with anything about the tool that a model or a policy could notice.
+    /// Changes with anything about the tool that a model, a policy or a client could notice.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }

@@ -8,7 +8,8 @@ use serde::Serialize;
 use tokio::sync::watch;
 use toolcrib_core::{Fingerprint, GroupId, ToolName};
 
-use crate::toolset::{CallError, Invocation, Listing, ToolResult, Toolset};
+use crate::result::ToolResult;
+use crate::toolset::{CallError, Invocation, Listing, Toolset};
 
 /// Something an audit log should have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -68,7 +69,7 @@ impl<T: Toolset> Toolset for Audited<T> {
                 started: Instant::now(),
             };
             let result = self.inner.call(invocation).await;
-            record.is_error = result.as_ref().map_or(true, |result| result.is_error);
+            record.is_error = result.as_ref().map_or(true, ToolResult::is_error);
             result
         })
     }

@@ -12,9 +12,11 @@ use toolcrib_core::{
 };
 
 use crate::audited::AuditEvent;
+use crate::caller::Caller;
 use crate::crib::Crib;
 use crate::loader::Loads;
-use crate::toolset::{CallError, Invocation, ToolResult, Toolset};
+use crate::result::ToolResult;
+use crate::toolset::{CallError, Invocation, Toolset};
 
 /// Called with the tools that a call has loaded.
 type OnToolsExpanded = Arc<dyn Fn(&[ToolName]) + Send + Sync>;
@@ -58,9 +60,16 @@ pub enum Resolved {
 #[derive(Clone, Debug)]
 pub struct Ready {
     run: Run,
+    caller: Caller,
 }
 
 impl Ready {
+    /// The same call on somebody's behalf.
+    pub fn on_behalf_of(mut self, caller: Caller) -> Self {
+        self.caller = caller;
+        self
+    }
+
     /// The tool.
     pub fn tool(&self) -> &Tool {
         &self.run.tool
@@ -146,7 +155,7 @@ impl Conversation {
                 Step::Answer(answer) => return Resolved::Done(self.answered(answer)),
                 Step::Run(run) => {
                     self.tell(&run.effects);
-                    return Resolved::Ready(Ready { run });
+                    return Resolved::Ready(Ready { run, caller: Caller::default() });
                 }
                 Step::Need(Need::Group(id)) => {
                     if let Err(reason) = self.supply(&id).await {
@@ -169,19 +178,21 @@ impl Conversation {
     /// nothing should run.
     pub fn rewrite(&self, ready: Ready, arguments: &Value) -> Resolved {
         match self.0.crib.engine().check(&ready.run.tool, arguments) {
-            Ok(arguments) => Resolved::Ready(Ready { run: Run { arguments, ..ready.run } }),
+            Ok(arguments) => {
+                Resolved::Ready(Ready { run: Run { arguments, ..ready.run }, ..ready })
+            }
             Err(answer) => Resolved::Done(self.answered(*answer)),
         }
     }
 
     /// Runs a call.
     pub async fn run(&self, ready: Ready) -> Result<Outcome, CallError> {
-        let Run { tool, arguments, effects } = ready.run;
+        let Ready { run: Run { tool, arguments, effects }, caller } = ready;
         let name = tool.name().clone();
         tracing::debug!(tool = %name, "call");
         let result = match self.toolset_of(tool.group()).await {
             Ok(toolset) => {
-                let invocation = Invocation { tool: name.clone(), arguments };
+                let invocation = Invocation { tool: name.clone(), arguments, caller };
                 // The toolset may panic before it has a future to give.
                 let call = AssertUnwindSafe(async { toolset.call(invocation).await });
                 match call.catch_unwind().await {
@@ -285,7 +296,7 @@ impl Conversation {
     fn answered(&self, answer: Answer) -> Outcome {
         let Answer { content, is_error, effects } = answer;
         self.tell(&effects);
-        let result = ToolResult { is_error, ..ToolResult::text(content) };
+        let result = if is_error { ToolResult::error(content) } else { ToolResult::text(content) };
         Outcome { tool: None, result, effects }
     }
 

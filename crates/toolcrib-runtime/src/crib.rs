@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use std::time::Duration;
 
 use futures::future::join_all;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use toolcrib_core::{
     Availability, Catalog, Change, Engine, EngineError, Fetched, Group, GroupId, Policy,
     RegisterError, Registry, ResumeError, ResumeReport, Saved, Session, Settings, Strategy,
@@ -44,10 +46,13 @@ use shelf::{Listed, Shelf};
 /// # #[derive(serde::Deserialize, schemars::JsonSchema)] struct Name { name: String }
 /// ```
 #[derive(Clone)]
-pub struct Crib(Arc<Inner>);
+pub struct Crib {
+    engine: Arc<Engine>,
+    stock: Arc<Stock>,
+}
 
-pub(crate) struct Inner {
-    pub(crate) engine: Engine,
+/// What cribs over the same toolsets share.
+struct Stock {
     registry: Registry,
     shelves: RwLock<HashMap<GroupId, Arc<Shelf>>>,
     loaders: RwLock<HashMap<GroupId, Arc<dyn Loader>>>,
@@ -56,6 +61,8 @@ pub(crate) struct Inner {
     registering: Mutex<()>,
     load_limit: Duration,
     audit: Option<AuditSink>,
+    /// Counts changes of the catalog.
+    changes: watch::Sender<u64>,
 }
 
 /// Why a crib can't be made or changed.
@@ -83,27 +90,26 @@ impl Crib {
         CribBuilder::new(settings)
     }
 
-    /// Adds or replaces a toolset. Conversations under way are told at their next turn.
-    pub async fn add(&self, toolset: impl Toolset) -> Change {
-        let shelf = self.shelve(Arc::new(toolset));
-        self.relist(&shelf).await
+    /// A crib over the same toolsets under other settings: what is added to one is in both.
+    pub fn under(&self, settings: Settings) -> Result<Self, CribError> {
+        Ok(Self { engine: Arc::new(Engine::new(settings)?), stock: self.stock.clone() })
     }
 
-    /// Puts a toolset in its place and begins to watch it.
-    fn shelve(&self, toolset: Arc<dyn Toolset>) -> Arc<Shelf> {
-        let shelf = Arc::new(Shelf::new(toolset));
-        // What was there before is dropped after the lock is released.
-        let _replaced = write(&self.0.shelves).insert(shelf.id().clone(), shelf.clone());
-        let (crib, watched) = (Arc::downgrade(&self.0), Arc::downgrade(&shelf));
-        shelf.watch(move || {
-            let (crib, watched) = (crib.upgrade().map(Crib), watched.upgrade());
-            async move {
-                if let (Some(crib), Some(watched)) = (crib, watched) {
-                    crib.relist(&watched).await;
-                }
-            }
-        });
-        shelf
+    /// Adds or replaces a toolset. Conversations under way are told at their next turn.
+    pub async fn add(&self, toolset: impl Toolset) -> Change {
+        let shelf = self.stock.shelve(Arc::new(toolset));
+        self.stock.relist(&shelf).await
+    }
+
+    /// Adds or replaces a toolset without waiting for its list: until that comes, the toolset is
+    /// noted as starting.
+    pub fn add_soon(&self, toolset: impl Toolset) -> JoinHandle<()> {
+        let shelf = self.stock.shelve(Arc::new(toolset));
+        self.stock.registry.set_availability(shelf.id().clone(), Availability::Starting);
+        let stock = self.stock.clone();
+        tokio::spawn(async move {
+            stock.relist(&shelf).await;
+        })
     }
 
     /// Registers a function while conversations run. Those that are deferring have it loaded at
@@ -111,8 +117,8 @@ impl Crib {
     /// replaced; a tool of another toolset is not, and keeps its name.
     pub fn register(&self, function: Function) -> Result<Change, CribError> {
         let name = function.spec().name().clone();
-        let _one_at_a_time = self.0.registering.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.host.insert(function.map_spec(ToolSpec::into_immediate));
+        let _one_at_a_time = self.stock.registering.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stock.host.insert(function.map_spec(ToolSpec::into_immediate));
         let registered = self.list_host().and_then(|change| {
             match change.rejected.iter().find(|(tool, _)| *tool == name) {
                 Some((tool, reason)) => {
@@ -122,31 +128,31 @@ impl Crib {
             }
         });
         registered.inspect_err(|_| {
-            self.0.host.remove(&name);
+            self.stock.host.remove(&name);
         })
     }
 
     /// Lists the host's functions, which get a place once there are any.
     fn list_host(&self) -> Result<Change, CribError> {
-        let host = &self.0.host;
-        let shelf = match self.shelf(&host.id()) {
+        let host = &self.stock.host;
+        let shelf = match self.stock.shelf(&host.id()) {
             Some(shelf) if self.is_host(&shelf) => shelf,
             Some(shelf) => return Err(RegisterError::GroupExists(shelf.id().clone()).into()),
             None if host.listing().specs.is_empty() => return Ok(Change::default()),
             None => {
                 let shelf = Arc::new(Shelf::new(host.clone()));
-                write(&self.0.shelves).insert(host.id(), shelf.clone());
+                write(&self.stock.shelves).insert(host.id(), shelf.clone());
                 shelf
             }
         };
         let listed = shelf.list_now(|| host.listing());
-        Ok(self.take_in(&shelf, listed))
+        Ok(self.stock.take_in(&shelf, listed))
     }
 
     /// Whether this is the place of the functions registered here, and not of a toolset with
     /// their id.
     fn is_host(&self, shelf: &Shelf) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(shelf.toolset()), Arc::as_ptr(&self.0.host))
+        std::ptr::addr_eq(Arc::as_ptr(shelf.toolset()), Arc::as_ptr(&self.stock.host))
     }
 
     /// Declares a group, with a loader if its members are not all known.
@@ -157,84 +163,50 @@ impl Crib {
     ) -> Result<Change, CribError> {
         let id = group.id().clone();
         // Nobody sees the group before its loader.
-        let mut loaders = write(&self.0.loaders);
-        let change = self.0.registry.declare(group)?;
+        let mut loaders = write(&self.stock.loaders);
+        let change = self.stock.registry.declare(group)?;
         if let Some(loader) = loader {
             loaders.insert(id, loader);
         }
+        self.stock.changes.send_modify(|count| *count += 1);
         Ok(change)
     }
 
     /// Removes a toolset or group.
     pub fn remove(&self, id: &GroupId) -> Change {
-        let mut shelves = write(&self.0.shelves);
-        let (shelf, _loader) = (shelves.remove(id), write(&self.0.loaders).remove(id));
-        let change = self.0.registry.remove_group(id);
+        let mut shelves = write(&self.stock.shelves);
+        let (shelf, _loader) = (shelves.remove(id), write(&self.stock.loaders).remove(id));
+        let change = self.stock.registry.remove_group(id);
         // Toolset and loader are dropped after the lock is released.
         drop(shelves);
+        self.stock.changes.send_modify(|count| *count += 1);
         if shelf.is_some_and(|shelf| self.is_host(&shelf)) {
-            self.0.host.clear();
+            self.stock.host.clear();
         }
         change
     }
 
     /// Lists a toolset again. If it fails, what is known of it stays, and it is noted as down.
     pub async fn refresh(&self, id: &GroupId) -> Change {
-        match self.shelf(id) {
-            Some(shelf) => self.relist(&shelf).await,
+        match self.stock.shelf(id) {
+            Some(shelf) => self.stock.relist(&shelf).await,
             None => Change::default(),
         }
     }
 
-    async fn relist(&self, shelf: &Arc<Shelf>) -> Change {
-        let listed = shelf.list(self.0.load_limit).await;
-        self.take_in(shelf, listed)
-    }
-
-    /// Registers what a toolset has listed, unless it is gone or a later list was faster.
-    fn take_in(&self, shelf: &Arc<Shelf>, listed: Listed) -> Change {
-        let id = shelf.id();
-        let register = |listing: Result<Listing, String>| match listing {
-            Ok(listing) => {
-                self.0.registry.set_availability(id.clone(), Availability::Ready);
-                let mut group = Group::new(id.clone());
-                if let Some(title) = listing.title {
-                    group = group.with_display_name(title);
-                }
-                if let Some(description) = listing.description {
-                    group = group.with_description(description);
-                }
-                (self.0.registry.replace_toolset(group, listing.specs), None)
-            }
-            Err(reason) => {
-                let down = Availability::Down(reason.clone());
-                self.0.registry.set_availability(id.clone(), down);
-                (Change::default(), Some(reason))
-            }
-        };
-        // Held until the registry has changed, so that no removal comes in between.
-        let shelves = read(&self.0.shelves);
-        let is_there = shelves.get(id).is_some_and(|current| Arc::ptr_eq(current, shelf));
-        let taken = if is_there { shelf.take(listed, register) } else { None };
-        drop(shelves);
-        let (change, failure) = taken.unwrap_or_default();
-        if let Some(reason) = failure {
-            tracing::warn!(group = %id, reason, "could not be listed");
-        }
-        for (tool, reason) in &change.rejected {
-            tracing::warn!(%tool, reason, "left out");
-        }
-        change
+    /// Counts whenever the catalog, or whether a toolset answers, may have changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.stock.changes.subscribe()
     }
 
     /// The newest catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.0.registry.catalog()
+        self.stock.registry.catalog()
     }
 
     /// The engine.
     pub fn engine(&self) -> &Engine {
-        &self.0.engine
+        &self.engine
     }
 
     /// Begins a conversation that may use everything.
@@ -262,30 +234,95 @@ impl Crib {
         let brought = join_all(fetches).await;
         let brought = brought.into_iter().map(|load| load.map(|group| group.specs));
         let fetched: Fetched = needs.iter().cloned().zip(brought).collect();
-        let (session, report) = self.0.engine.resume(&view, saved, strategy, fetched)?;
+        let (session, report) = self.engine.resume(&view, saved, strategy, fetched)?;
         Ok((Conversation::new(self.clone(), session, policy, loads), report))
     }
 
     pub(crate) fn toolset(&self, id: &GroupId) -> Option<Arc<dyn Toolset>> {
-        self.shelf(id).map(|shelf| shelf.toolset().clone())
-    }
-
-    fn shelf(&self, id: &GroupId) -> Option<Arc<Shelf>> {
-        read(&self.0.shelves).get(id).cloned()
+        self.stock.shelf(id).map(|shelf| shelf.toolset().clone())
     }
 
     pub(crate) async fn load(&self, loads: &Loads, id: &GroupId) -> Result<LoadedGroup, String> {
-        let loader = read(&self.0.loaders).get(id).cloned();
+        let loader = read(&self.stock.loaders).get(id).cloned();
         match loader {
-            Some(loader) => loads.get(id, &loader, self.0.load_limit).await,
+            Some(loader) => loads.get(id, &loader, self.stock.load_limit).await,
             None => Err(format!("group `{id}` has no loader")),
         }
     }
 
     pub(crate) fn audit(&self, event: AuditEvent) {
-        if let Some(sink) = &self.0.audit {
+        if let Some(sink) = &self.stock.audit {
             sink(event);
         }
+    }
+}
+
+impl Stock {
+    /// Puts a toolset in its place and begins to watch it.
+    fn shelve(self: &Arc<Self>, toolset: Arc<dyn Toolset>) -> Arc<Shelf> {
+        let shelf = Arc::new(Shelf::new(toolset));
+        // What was there before is dropped after the lock is released.
+        let _replaced = write(&self.shelves).insert(shelf.id().clone(), shelf.clone());
+        let (stock, watched) = (Arc::downgrade(self), Arc::downgrade(&shelf));
+        shelf.watch(move || {
+            let (stock, watched) = (stock.upgrade(), watched.upgrade());
+            async move {
+                if let (Some(stock), Some(watched)) = (stock, watched) {
+                    stock.relist(&watched).await;
+                }
+            }
+        });
+        shelf
+    }
+
+    fn shelf(&self, id: &GroupId) -> Option<Arc<Shelf>> {
+        read(&self.shelves).get(id).cloned()
+    }
+
+    async fn relist(self: &Arc<Self>, shelf: &Arc<Shelf>) -> Change {
+        let listed = shelf.list(self.load_limit).await;
+        let (stock, shelf) = (self.clone(), shelf.clone());
+        // Thousands of tools take a while to index: not where others wait.
+        let indexing = tokio::task::spawn_blocking(move || stock.take_in(&shelf, listed));
+        indexing.await.unwrap_or_default()
+    }
+
+    /// Registers what a toolset has listed, unless it is gone or a later list was faster.
+    fn take_in(&self, shelf: &Arc<Shelf>, listed: Listed) -> Change {
+        let id = shelf.id();
+        let register = |listing: Result<Listing, String>| match listing {
+            Ok(listing) => {
+                let availability = listing.down.map_or(Availability::Ready, Availability::Down);
+                self.registry.set_availability(id.clone(), availability);
+                let mut group = Group::new(id.clone());
+                if let Some(title) = listing.title {
+                    group = group.with_display_name(title);
+                }
+                if let Some(description) = listing.description {
+                    group = group.with_description(description);
+                }
+                (self.registry.replace_toolset(group, listing.specs), None)
+            }
+            Err(reason) => {
+                let down = Availability::Down(reason.clone());
+                self.registry.set_availability(id.clone(), down);
+                (Change::default(), Some(reason))
+            }
+        };
+        // Held until the registry has changed, so that no removal comes in between.
+        let shelves = read(&self.shelves);
+        let is_there = shelves.get(id).is_some_and(|current| Arc::ptr_eq(current, shelf));
+        let taken = if is_there { shelf.take(listed, register) } else { None };
+        drop(shelves);
+        self.changes.send_modify(|count| *count += 1);
+        let (change, failure) = taken.unwrap_or_default();
+        if let Some(reason) = failure {
+            tracing::warn!(group = %id, reason, "could not be listed");
+        }
+        for (tool, reason) in &change.rejected {
+            tracing::warn!(%tool, reason, "left out");
+        }
+        change
     }
 }
 

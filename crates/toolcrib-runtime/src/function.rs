@@ -12,7 +12,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use toolcrib_core::{Annotations, Deferral, GroupId, Schema, ToolName, ToolSpec, schema_of};
 
-use crate::toolset::{CallError, IntoToolResult, Invocation, Listing, ToolResult, Toolset};
+use crate::result::ToolResult;
+use crate::toolset::{CallError, IntoToolResult, Invocation, Listing, Toolset};
 
 type Body = dyn Fn(Value) -> BoxFuture<'static, Result<ToolResult, CallError>> + Send + Sync;
 

@@ -13,24 +13,31 @@
 //! 5. [`Conversation`]: prepare, resolve, load, call.
 
 mod audited;
+mod caller;
 mod conversation;
 mod crib;
 mod function;
 mod loader;
+mod manifest;
 mod metered;
+mod result;
 mod time_limit;
 mod toolset;
 
 use std::time::Duration;
 
 pub use audited::{AuditEvent, AuditSink, Audited};
+pub use caller::{Caller, Listener};
 pub use conversation::{Conversation, Outcome, Ready, Resolved};
 pub use crib::{Crib, CribBuilder, CribError};
 pub use function::{Function, HostTools, function};
 pub use loader::Loader;
+pub use manifest::{Manifest, ManifestStore};
 pub use metered::{Metered, Metrics, ToolMetrics};
+pub use result::{Content, ToolResult};
 pub use time_limit::TimeLimit;
-pub use toolset::{CallError, Content, IntoToolResult, Invocation, Listing, ToolResult, Toolset};
+pub use toolcrib_wire::RpcError;
+pub use toolset::{CallError, IntoToolResult, Invocation, Listing, Toolset};
 
 /// Wrappers, as methods.
 pub trait ToolsetExt: Toolset + Sized {

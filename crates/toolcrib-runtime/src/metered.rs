@@ -9,7 +9,8 @@ use serde::Serialize;
 use tokio::sync::watch;
 use toolcrib_core::{GroupId, ToolName};
 
-use crate::toolset::{CallError, Invocation, Listing, ToolResult, Toolset};
+use crate::result::ToolResult;
+use crate::toolset::{CallError, Invocation, Listing, Toolset};
 
 /// Counts of calls by tool. A handle: clones share the counts.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +73,7 @@ impl<T: Toolset> Toolset for Metered<T> {
             let (tool, started) = (invocation.tool.clone(), Instant::now());
             let mut count = Count { metrics: &self.metrics, tool, started, failed: true };
             let result = self.inner.call(invocation).await;
-            count.failed = result.as_ref().map_or(true, |result| result.is_error);
+            count.failed = result.as_ref().map_or(true, ToolResult::is_error);
             result
         })
     }

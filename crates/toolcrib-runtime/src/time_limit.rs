@@ -7,7 +7,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use toolcrib_core::GroupId;
 
-use crate::toolset::{CallError, Invocation, Listing, ToolResult, Toolset};
+use crate::result::ToolResult;
+use crate::toolset::{CallError, Invocation, Listing, Toolset};
 
 /// Gives up on a list or a call after a while. The call is cancelled; what it had begun may have
 /// happened, and the model is told so.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 use toolcrib_core::{GroupId, ToolName, ToolSpec};
+
+use crate::caller::Caller;
+use crate::result::ToolResult;
 
 /// Lists tools and calls them: an MCP server, the built-ins, a host's functions.
 ///
@@ -78,6 +80,8 @@ pub struct Listing {
     pub description: Option<String>,
     /// Its tools.
     pub specs: Vec<ToolSpec>,
+    /// Why they can't be called at the moment, if that is so: the list is remembered.
+    pub down: Option<String>,
 }
 
 impl Listing {
@@ -88,57 +92,20 @@ impl Listing {
 }
 
 /// A call of a tool, by its real name with its real arguments.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Invocation {
     /// The tool.
     pub tool: ToolName,
     /// Its arguments, checked against its schema.
     pub arguments: Value,
+    /// Whom the call is for.
+    pub caller: Caller,
 }
 
-/// What a tool answered.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolResult {
-    /// What the model reads.
-    pub content: Vec<Content>,
-    /// The same as data, if the tool gives data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub structured: Option<Value>,
-    /// Whether it tells of a failure.
-    pub is_error: bool,
-    /// What the tool's server says beside the result.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Value>,
-}
-
-/// A part of a result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Content {
-    /// Text.
-    Text(String),
-    /// An image, audio, a link or whatever else, as the MCP content block it came as.
-    Block(Value),
-}
-
-impl ToolResult {
-    /// A result of text alone.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { content: vec![Content::Text(text.into())], ..Self::default() }
-    }
-
-    /// A failure, told in words.
-    pub fn error(text: impl Into<String>) -> Self {
-        Self { is_error: true, ..Self::text(text) }
-    }
-
-    /// The text parts, one after the other.
-    pub fn to_text(&self) -> String {
-        let texts = self.content.iter().filter_map(|part| match part {
-            Content::Text(text) => Some(text.as_str()),
-            Content::Block(_) => None,
-        });
-        texts.collect::<Vec<&str>>().join("\n")
+impl Invocation {
+    /// A call on nobody's behalf.
+    pub fn new(tool: ToolName, arguments: Value) -> Self {
+        Self { tool, arguments, caller: Caller::default() }
     }
 }
 
@@ -186,8 +153,7 @@ impl IntoToolResult for () {
 /// Data: given as text and as structured content.
 impl IntoToolResult for Value {
     fn into_tool_result(self) -> Result<ToolResult, CallError> {
-        let text = self.to_string();
-        Ok(ToolResult { structured: Some(self), ..ToolResult::text(text) })
+        Ok(ToolResult::data(self))
     }
 }
 

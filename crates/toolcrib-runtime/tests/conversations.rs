@@ -112,7 +112,7 @@ async fn a_search_and_the_tool_it_finds_work_in_one_batch_in_either_order() {
     let open = Call::new("create_issue", json!({"title": "x"}));
     for batch in [vec![search.clone(), open.clone()], vec![open, search]] {
         let outcomes = crib.conversation().call_all(batch).await;
-        assert!(outcomes.iter().all(|outcome| !outcome.as_ref().unwrap().result.is_error));
+        assert!(outcomes.iter().all(|outcome| !outcome.as_ref().unwrap().result.is_error()));
     }
 }
 
@@ -159,7 +159,7 @@ async fn a_loader_runs_once_for_concurrent_requests() {
         async move {
             let call =
                 if n % 2 == 0 { load_github() } else { Call::new("deferred_tool_call", blind) };
-            chat.call(call).await.unwrap().result.is_error
+            chat.call(call).await.unwrap().result.is_error()
         }
     });
     let failed = futures::future::join_all(calls).await;
@@ -176,7 +176,7 @@ async fn a_failed_loader_is_reported_and_tried_again() {
     let crib = counted.crib(deferred(Preset::Groups), Duration::from_secs(5)).await;
     let chat = crib.conversation();
     let failed = chat.call(load_github()).await.unwrap();
-    assert!(failed.result.is_error);
+    assert!(failed.result.is_error());
     assert_eq!(
         parsed(&failed),
         json!({"group_id": "github", "expanded": false, "error": "Loader failed: no network", "remaining": 2})
@@ -234,7 +234,7 @@ async fn an_unknown_group_is_known_once_loaded() {
 async fn a_mistake_in_the_arguments_runs_nothing_and_shows_the_schema() {
     let crib = Crib::builder(Settings::default()).function(create_issue()).build().await.unwrap();
     let outcome = crib.conversation().call(Call::new("create_issue", json!({}))).await.unwrap();
-    assert!(outcome.result.is_error && outcome.tool.is_none());
+    assert!(outcome.result.is_error() && outcome.tool.is_none());
     assert_eq!(parsed(&outcome)["tool"]["parameters"]["required"], json!(["title"]));
 }
 
@@ -293,7 +293,7 @@ async fn a_tool_that_misbehaves_costs_its_own_call_only() {
     assert_eq!(told(), "`panics` broke while it ran.");
     assert!(told().starts_with("`hangs` did not answer within 1s."));
     assert_eq!(outcomes.next().unwrap().unwrap_err(), CallError::Stop("out of disk".to_owned()));
-    assert!(outcomes.next().unwrap().unwrap().result.is_error);
+    assert!(outcomes.next().unwrap().unwrap().result.is_error());
     let counts = metrics.snapshot();
     assert_eq!(counts[&ToolName::host("fails")].errors, 1);
     // Time given up on by the limit inside is counted by the meter outside.
@@ -438,7 +438,7 @@ async fn a_conversation_comes_back_and_its_tools_can_be_called() {
     assert_eq!(chat.prepare().unwrap().fingerprint(), bytes);
     let call = json!({"tool_name": "search_repos", "arguments": {}});
     let outcome = chat.call(Call::new("deferred_tool_call", call)).await.unwrap();
-    assert_eq!(outcome.result.structured, Some(json!({"hits": 3})));
+    assert_eq!(outcome.result.structured(), Some(json!({"hits": 3})));
     assert_eq!(runs.load(Ordering::SeqCst), 2, "the schemas were saved, the toolset was not");
     assert!(crib.resume(saved, Strategy::Inject, Policy::default()).await.is_err());
 }

@@ -169,6 +169,7 @@ impl Outcome {
             remarks.push(format!("{unread} more names were not looked up: ask for fewer at once."));
         }
         let tools: Vec<Arc<Tool>> = found.hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
+        remarks.extend(verb.troubles_of(&tools));
         let fitting = how_many_fit(tools.iter().map(bytes), verb.engine.settings.result_bytes);
         let omitted = tools[fitting..].iter().map(|tool| tool.exposed().clone()).collect();
         if found.hits.is_empty() {

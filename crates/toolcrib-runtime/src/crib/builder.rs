@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use futures::future::join_all;
+use tokio::sync::watch;
 use toolcrib_core::{Engine, Group, Naming, RegisterError, Registry, Settings};
 
-use super::{Crib, CribError, Inner};
+use super::{Crib, CribError, Stock};
 use crate::audited::AuditSink;
 use crate::function::{Function, HostTools};
 use crate::loader::Loader;
@@ -82,8 +83,8 @@ impl CribBuilder {
     /// Lists every toolset, all at once, and opens the crib. Where two offer a tool of one name,
     /// the host's functions come first and then the toolset that was added first.
     pub async fn build(self) -> Result<Crib, CribError> {
-        let crib = Crib(Arc::new(Inner {
-            engine: Engine::new(self.settings)?,
+        let engine = Arc::new(Engine::new(self.settings)?);
+        let stock = Arc::new(Stock {
             registry: Registry::new(self.naming),
             shelves: RwLock::default(),
             loaders: RwLock::default(),
@@ -91,7 +92,10 @@ impl CribBuilder {
             registering: Mutex::default(),
             load_limit: self.load_limit,
             audit: self.audit,
-        }));
+            changes: watch::Sender::default(),
+        });
+        let crib = Crib { engine, stock };
+        let stock = &crib.stock;
         let change = crib.list_host()?;
         if let Some((tool, reason)) = change.rejected.into_iter().next() {
             return Err(CribError::Function { tool, reason });
@@ -99,14 +103,14 @@ impl CribBuilder {
         let mut shelves = Vec::with_capacity(self.toolsets.len());
         for toolset in self.toolsets {
             let id = toolset.id();
-            if crib.shelf(&id).is_some() {
+            if stock.shelf(&id).is_some() {
                 return Err(RegisterError::GroupExists(id).into());
             }
-            shelves.push(crib.shelve(toolset));
+            shelves.push(stock.shelve(toolset));
         }
-        let listed = join_all(shelves.iter().map(|shelf| shelf.list(crib.0.load_limit))).await;
+        let listed = join_all(shelves.iter().map(|shelf| shelf.list(stock.load_limit))).await;
         for (shelf, listed) in shelves.iter().zip(listed) {
-            crib.take_in(shelf, listed);
+            stock.take_in(shelf, listed);
         }
         for (group, loader) in self.groups {
             crib.declare(group, loader)?;

@@ -1,0 +1,28 @@
+//! MCP on the wire.
+//!
+//! What passes between a client and a server is kept as the JSON it came as: an envelope is read,
+//! and `params`, `result` and whatever stands in them stay untouched. So nothing is lost between
+//! two sides that know more than this crate does, and a message costs microseconds.
+//!
+//! The parts, in reading order:
+//!
+//! 1. [`Message`]: a request, a notification or a response; [`Id`], [`RpcError`].
+//! 2. [`Era`] and [`version`]: the two ways MCP is spoken, and the words of each.
+//! 3. [`Lines`] for stdio, [`Events`] for streamable HTTP: bytes in, messages out, within limits.
+//! 4. [`Fields`]: an object whose members stay raw while one of them is changed.
+
+mod error;
+mod fields;
+mod id;
+mod lines;
+mod message;
+mod sse;
+pub mod version;
+
+pub use error::{RpcError, code};
+pub use fields::Fields;
+pub use id::Id;
+pub use lines::{Lines, TooLong};
+pub use message::{Malformed, Message, NO_PARAMS, failure, notification, request, response};
+pub use sse::{Event, Events, event};
+pub use version::Era;
