@@ -1,0 +1,48 @@
+//! What is kept between runs, in one SQLite file.
+//!
+//! A server's manifest is what it said of itself when it was last listed. With it, a second start
+//! knows every tool without starting a server.
+//!
+//! ```
+//! use std::time::SystemTime;
+//! use toolcrib_runtime::{Manifest, ManifestStore};
+//! use toolcrib_store::SqliteStore;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! let store = SqliteStore::open_or_recover(folder.path().join("toolcrib.db"))?;
+//! store.put("fingerprint-of-the-configuration", manifest());
+//! store.flush()?; // from here on, a kill loses nothing
+//!
+//! let kept = store.get("fingerprint-of-the-configuration").ok_or("not kept")?;
+//! assert_eq!(kept.server, "weather");
+//! # fn manifest() -> Manifest {
+//! #     Manifest {
+//! #         server: "weather".into(), protocol_version: "2025-11-25".into(), server_info: None,
+//! #         capabilities: None, instructions: None, tools: Vec::new(),
+//! #         listed_at: SystemTime::now(), holds_for: None, start_took: None, tokens: None,
+//! #     }
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Several programs may have the file open at once. Nothing here writes on the caller's thread:
+//! one thread per open store does, and what it has not written yet is read from memory.
+//!
+//! The parts, in reading order:
+//!
+//! 1. [`SqliteStore`]: the handle.
+//! 2. `writer`: the thread that writes, and what waits for it.
+//! 3. `manifests`: the table, and the limits on what stays in it.
+//! 4. `schema`: what makes a file ours, and how an older one is brought up to date.
+//! 5. `place`: the file on the disk, who may read it, and moving a damaged one aside.
+
+mod error;
+mod manifests;
+mod place;
+mod schema;
+mod store;
+mod writer;
+
+pub use error::StoreError;
+pub use manifests::KeptManifest;
+pub use store::SqliteStore;

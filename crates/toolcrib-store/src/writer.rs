@@ -1,0 +1,228 @@
+//! The thread that writes, and what waits for it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::error::StoreError;
+use crate::manifests::{self, Entry};
+
+/// How long a write waits for other programs. Nobody waits for it but a flush.
+pub(crate) const WRITE_WAIT: Duration = Duration::from_secs(5);
+
+/// The most that waits to be written.
+const MOST_WAITING_JOBS: usize = 1024;
+const MOST_WAITING_BYTES: usize = 64 << 20;
+
+/// The most that is written in one transaction, so that others get their turn.
+const MOST_AT_ONCE: usize = 256;
+
+/// Writes on a thread of its own. Dropping it waits until everything is written.
+pub(crate) struct Writer {
+    path: PathBuf,
+    waiting: Arc<Mutex<Waiting>>,
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What has been asked for and not been written: for readers it has happened already.
+#[derive(Default)]
+struct Waiting {
+    changes: BTreeMap<String, (u64, Change)>,
+    bytes: usize,
+    /// Of the newest change.
+    number: u64,
+    /// The first failure since the last flush.
+    failure: Option<StoreError>,
+}
+
+/// What is to become of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Save(Arc<Entry>),
+    Forget,
+}
+
+impl Change {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Save(entry) => entry.body.len(),
+            Self::Forget => 0,
+        }
+    }
+}
+
+enum Job {
+    Change { number: u64, key: String, change: Change },
+    NoteUse(String),
+    Flush(SyncSender<()>),
+}
+
+impl Writer {
+    pub(crate) fn start(
+        path: &Path,
+        connection: Arc<Mutex<Connection>>,
+    ) -> Result<Self, StoreError> {
+        let (jobs, queue) = sync_channel(MOST_WAITING_JOBS);
+        let waiting = Arc::default();
+        let desk = Desk { path: path.to_owned(), connection, waiting: Arc::clone(&waiting) };
+        let thread = thread::Builder::new()
+            .name("toolcrib-store".into())
+            .spawn(move || desk.work(&queue))
+            .map_err(|error| StoreError::io(path, error))?;
+        Ok(Self { path: path.to_owned(), waiting, jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Lets a change be written. Never waits.
+    pub(crate) fn change(&self, key: &str, change: Change) -> Result<(), StoreError> {
+        let mut waiting = lock(&self.waiting);
+        let bytes = waiting.bytes + change.bytes();
+        let number = waiting.number + 1;
+        let job = Job::Change { number, key: key.to_owned(), change: change.clone() };
+        // Sent under the lock, so that changes of one key are written in the order they are seen.
+        let sent = if bytes > MOST_WAITING_BYTES { Err(Refusal::Overrun) } else { self.send(job) };
+        if let Err(refusal) = sent {
+            waiting.failure.get_or_insert_with(|| refusal.at(&self.path));
+            return Err(refusal.at(&self.path));
+        }
+        waiting.bytes = bytes;
+        waiting.number = number;
+        waiting.changes.insert(key.to_owned(), (number, change));
+        Ok(())
+    }
+
+    /// Notes that an entry was used, if that can be done without waiting.
+    pub(crate) fn note_use(&self, key: &str) {
+        if let Err(refusal) = self.send(Job::NoteUse(key.to_owned())) {
+            tracing::debug!(?refusal, "a use is not noted");
+        }
+    }
+
+    /// What is to become of a key, if that isn't written yet.
+    pub(crate) fn waiting(&self, key: &str) -> Option<Change> {
+        lock(&self.waiting).changes.get(key).map(|(_, change)| change.clone())
+    }
+
+    /// Everything that isn't written yet.
+    pub(crate) fn all_waiting(&self) -> Vec<(String, Change)> {
+        let waiting = lock(&self.waiting);
+        waiting.changes.iter().map(|(key, (_, change))| (key.clone(), change.clone())).collect()
+    }
+
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        let stopped = || Refusal::Stopped.at(&self.path);
+        let (done, wait) = sync_channel(1);
+        let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
+        jobs.send(Job::Flush(done)).map_err(|_| stopped())?;
+        wait.recv().map_err(|_| stopped())?;
+        lock(&self.waiting).failure.take().map_or(Ok(()), Err)
+    }
+
+    fn send(&self, job: Job) -> Result<(), Refusal> {
+        let jobs = self.jobs.as_ref().ok_or(Refusal::Stopped)?;
+        jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => Refusal::Overrun,
+            TrySendError::Disconnected(_) => Refusal::Stopped,
+        })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::warn!(path = %self.path.display(), "the thread that writes has failed");
+        }
+    }
+}
+
+/// Why something is not even tried.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    Overrun,
+    Stopped,
+}
+
+impl Refusal {
+    fn at(self, path: &Path) -> StoreError {
+        let path = path.to_owned();
+        match self {
+            Self::Overrun => StoreError::Overrun { path },
+            Self::Stopped => StoreError::Stopped { path },
+        }
+    }
+}
+
+/// Where the thread works.
+struct Desk {
+    path: PathBuf,
+    connection: Arc<Mutex<Connection>>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+impl Desk {
+    /// Until nobody can send any more, and all that was sent is done.
+    fn work(&self, queue: &Receiver<Job>) {
+        while let Ok(first) = queue.recv() {
+            let mut jobs = vec![first];
+            jobs.extend(queue.try_iter().take(MOST_AT_ONCE - 1));
+            let written = self.write(&jobs);
+            self.settle(&jobs, written);
+            for job in jobs {
+                if let Job::Flush(done) = job {
+                    // Whoever asked may have gone.
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    fn write(&self, jobs: &[Job]) -> rusqlite::Result<()> {
+        if jobs.iter().all(|job| matches!(job, Job::Flush(_))) {
+            return Ok(());
+        }
+        let mut connection = lock(&self.connection);
+        // Immediate: a transaction that begins by reading can't wait for another writer.
+        let all = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for job in jobs {
+            match job {
+                Job::Change { change: Change::Save(entry), .. } => manifests::save(&all, entry)?,
+                Job::Change { key, change: Change::Forget, .. } => manifests::forget(&all, key)?,
+                Job::NoteUse(key) => manifests::note_use(&all, key)?,
+                Job::Flush(_) => {}
+            }
+        }
+        if manifests::is_over(&all)? {
+            manifests::trim(&all)?;
+        }
+        all.commit()
+    }
+
+    /// What was written, or never will be, waits no more.
+    fn settle(&self, jobs: &[Job], written: rusqlite::Result<()>) {
+        let mut waiting = lock(&self.waiting);
+        let mut changes = 0;
+        for job in jobs {
+            let Job::Change { number, key, change } = job else { continue };
+            changes += 1;
+            waiting.bytes = waiting.bytes.saturating_sub(change.bytes());
+            if waiting.changes.get(key).is_some_and(|(newest, _)| newest == number) {
+                waiting.changes.remove(key);
+            }
+        }
+        if let Err(error) = written {
+            let error = StoreError::sqlite(&self.path, WRITE_WAIT, error);
+            tracing::warn!(%error, changes, "what was to be kept is lost");
+            waiting.failure.get_or_insert(error);
+        }
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,7 @@
+//! The store on a real disk.
+#![allow(clippy::unwrap_used)]
+
+mod crash;
+mod damage;
+mod kept;
+mod support;
