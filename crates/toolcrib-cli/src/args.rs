@@ -7,9 +7,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use toolcrib::tokens::{Class, Model, Models};
 use toolcrib::{Engine, Mode, Preset, ProviderClass, Settings, StrategyChoice};
 
-use crate::config::{Config, ConfigCommand};
+use crate::config::{Config, ConfigCommand, Environment, Server};
 use crate::output::{self, Misuse};
-use crate::{plan, prompt, search, tools};
+use crate::{client_config, edit, import, plan, prompt, search, tools};
 
 /// Keep thousands of tools at hand and send a model a few hundred tokens.
 ///
@@ -37,7 +37,8 @@ pub(crate) struct Args {
 /// Options of every command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Global {
-    /// Configuration to use [default: toolcrib.toml in the current folder, if there is one]
+    /// Configuration to use: a toolcrib.toml or any mcp.json [default: toolcrib.toml in the
+    /// current folder, else in ~/.config/toolcrib]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
     /// Print JSON, for scripts
@@ -69,6 +70,14 @@ pub(crate) enum Command {
     Prompt(prompt::PromptArgs),
     /// Compare the cost of strategies over a conversation
     Plan(plan::PlanArgs),
+    /// Take over the servers that other clients have
+    Import(import::ImportArgs),
+    /// Add a server to toolcrib.toml
+    Add(edit::AddArgs),
+    /// Remove a server from toolcrib.toml
+    Remove(edit::RemoveArgs),
+    /// Print what to paste into a client's configuration
+    ClientConfig(client_config::ClientConfigArgs),
     /// Check toolcrib.toml, or show what it amounts to
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -90,17 +99,26 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
 }
 
 /// What holds for a whole run, as plain values.
-#[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: Config,
+    pub(crate) env: Environment,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
 }
 
 impl Context {
     pub(crate) fn new(global: &Global) -> anyhow::Result<Self> {
-        let config = Config::load(global.config.as_deref())?;
-        Ok(Self { config, json: global.json, quiet: global.quiet })
+        let env = Environment::of_process();
+        let config = Config::load(global.config.as_deref(), &env)?;
+        Ok(Self { config, env, json: global.json, quiet: global.quiet })
+    }
+
+    /// The configured servers. Each that can't be used is told of.
+    #[allow(dead_code, reason = "for the commands that start servers, which are wired up next")]
+    pub(crate) fn servers(&self) -> Vec<Server> {
+        let servers = self.config.servers(&self.env);
+        self.config.server_warnings(&servers).iter().for_each(|text| self.warn(text));
+        servers
     }
 
     /// Tells a person something that is not part of the answer.

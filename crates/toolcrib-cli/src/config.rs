@@ -1,11 +1,21 @@
-//! `toolcrib.toml`: everything the engine can be told, where tools are, what models cost.
+//! `toolcrib.toml`: everything the engine can be told, where tools are, what models cost, which
+//! servers there are. Of another program's file (`mcp.json`) the servers are taken.
 
 mod command;
+mod entry;
+mod environment;
+mod expand;
 mod fault;
+mod file;
+mod foreign;
+mod gateway;
+mod secret;
+mod servers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolcrib::tokens::Models;
@@ -14,11 +24,20 @@ use toolcrib::{
 };
 
 pub(crate) use command::{ConfigCommand, run};
+pub(crate) use entry::{ServerEntry, name_fault};
+pub(crate) use environment::Environment;
+pub(crate) use file::{file_to_edit, is_json, read_text};
+pub(crate) use foreign::{ForeignFile, Found};
+pub(crate) use gateway::Gateway;
+pub(crate) use secret::Secret;
+pub(crate) use servers::{Server, workspace};
+#[allow(
+    unused_imports,
+    reason = "for the commands that start servers, which are wired up next"
+)]
+pub(crate) use {entry::Era, gateway::TokenHash, servers::Launch};
 
 use crate::output::Misuse;
-
-/// The file that is used if it is there and no other is named.
-const DEFAULT_FILE: &str = "toolcrib.toml";
 
 /// How toolcrib behaves. Every key may be left out; what a preset decides then holds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,28 +86,66 @@ pub(crate) struct Config {
     pub(crate) eager: EagerRules,
     /// Which tools exist for the caller at all.
     pub(crate) policy: PolicyRules,
+    /// How `toolcrib serve` is reached, and by whom.
+    pub(crate) gateway: Gateway,
+    /// MCP servers, by name.
+    pub(crate) servers: IndexMap<String, ServerEntry>,
+    /// Where all this was read, if anywhere.
+    #[serde(skip)]
+    pub(crate) file: Option<PathBuf>,
+    /// What was passed over in another program's file.
+    #[serde(skip)]
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Config {
-    /// Reads the file that was named, or the default one if it is there.
-    pub(crate) fn load(named: Option<&Path>) -> anyhow::Result<Self> {
-        match named {
-            Some(file) => Self::read(file),
-            None if Path::new(DEFAULT_FILE).is_file() => Self::read(Path::new(DEFAULT_FILE)),
-            None => Ok(Self::default()),
-        }
+    /// Reads the file that was named, or else the current folder's or the user's, if there is one.
+    pub(crate) fn load(named: Option<&Path>, env: &Environment) -> anyhow::Result<Self> {
+        let file = named.map(Path::to_owned).or_else(|| file::default_file(env));
+        file.map_or_else(|| Ok(Self::default()), |file| Self::read(&file))
     }
 
-    fn read(file: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
         let shown = file.display();
-        let text = fs::read_to_string(file)
+        let text = read_text(file)
             .map_err(|error| Misuse::new(format!("can't read configuration {shown}: {error}")))?;
-        let mut config = Self::parse(&text)
-            .map_err(|faults| Misuse::new(fault::describe(&faults, &text, &shown.to_string())))?;
+        Self::from_text(file, &text)
+    }
+
+    /// The configuration in the text of this file.
+    pub(crate) fn from_text(file: &Path, text: &str) -> anyhow::Result<Self> {
+        let shown = file.display().to_string();
+        let mut config = if is_json(file, text) {
+            Self::from_json(text, &shown)?
+        } else {
+            Self::parse(text)
+                .map_err(|faults| Misuse::new(fault::describe(&faults, text, &shown)))?
+        };
         let folder = file.parent().unwrap_or(Path::new(""));
-        config.tools.iter_mut().chain(&mut config.models).for_each(|path| {
-            *path = folder.join(&*path);
-        });
+        let paths = config.tools.iter_mut().chain(&mut config.models);
+        paths.chain(&mut config.gateway.cache_dir).for_each(|path| *path = folder.join(&*path));
+        config.file = Some(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+        Ok(config)
+    }
+
+    /// The servers of another program's file; the rest is as if there were no file.
+    fn from_json(text: &str, shown: &str) -> anyhow::Result<Self> {
+        let read = ForeignFile::from_json(text)
+            .map_err(|error| Misuse::new(format!("{shown}, {error}")))?;
+        if !read.has_table {
+            let tables = "`mcpServers` and no `servers`";
+            return Err(Misuse::new(format!("{shown} has no {tables}, so no MCP server")).into());
+        }
+        let mut config = Self::default();
+        config.warnings.extend(read.warnings.iter().map(|warning| format!("{shown}, {warning}")));
+        // What is meant for one project only is for `import` to look at.
+        for found in read.servers.into_iter().filter(|found| found.project.is_none()) {
+            let entry = found.entry.unwrap_or_else(|reason| ServerEntry {
+                unusable: Some(reason),
+                ..ServerEntry::default()
+            });
+            config.servers.insert(found.name, entry);
+        }
         Ok(config)
     }
 
@@ -139,6 +196,10 @@ impl Config {
             result_bytes: Some(settings.result_bytes),
             eager: settings.eager,
             policy: self.policy.clone(),
+            gateway: self.gateway.clone(),
+            servers: self.servers.clone(),
+            file: self.file.clone(),
+            warnings: self.warnings.clone(),
         }
     }
 

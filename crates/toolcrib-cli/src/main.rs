@@ -3,13 +3,20 @@
 //! In reading order:
 //!
 //! 1. `args`: what may be asked for on the command line.
-//! 2. `config`: what `toolcrib.toml` may say, and what is wrong where.
+//! 2. `config`: what `toolcrib.toml` or another program's file may say, what is wrong where, and
+//!    the servers it amounts to.
 //! 3. `sources`: tool lists, read from files or from the built-in sample.
-//! 4. `tools`, `search`, `prompt`, `plan`: one file per command.
-//! 5. `output`: the one place that prints.
+//! 4. `client`: the MCP clients that are known, and where their files are.
+//! 5. `tools`, `search`, `prompt`, `plan`, `import`, `edit` (add and remove), `client_config`: one
+//!    file per command.
+//! 6. `output`: the one place that prints.
 
 mod args;
+mod client;
+mod client_config;
 mod config;
+mod edit;
+mod import;
 mod output;
 mod plan;
 mod prompt;
@@ -34,10 +41,13 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    // These two are for when the configuration can't be read, or there is none.
+    // These are for when the configuration can't be read, or there is none.
     match &args.command {
         Command::Config(command) => return config::run(command, &args.global),
         Command::Completions { shell } => return args::completions(*shell),
+        Command::Import(import) => return import::run(import, &args.global),
+        Command::Add(add) => return edit::add(add, &args.global),
+        Command::Remove(remove) => return edit::remove(remove, &args.global),
         _ => {}
     }
     let context = Context::new(&args.global)?;
@@ -46,6 +56,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
         Command::Search(args) => search::run(args, &context),
         Command::Prompt(args) => prompt::run(args, &context),
         Command::Plan(args) => plan::run(args, &context),
-        Command::Config(_) | Command::Completions { .. } => Ok(()),
+        Command::ClientConfig(args) => client_config::run(args, &context),
+        Command::Config(_)
+        | Command::Completions { .. }
+        | Command::Import(_)
+        | Command::Add(_)
+        | Command::Remove(_) => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! The one place that prints.
 
 use std::fmt;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::builder::styling::{AnsiColor, Style};
@@ -52,6 +52,17 @@ pub(crate) fn note(text: &str) {
 
 pub(crate) fn warn(text: &str) {
     say(format_args!("{YELLOW}warning{YELLOW:#}: {}\n", printable(text)));
+}
+
+/// Asks a person; where there is none, the answer is no.
+pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    say(format_args!("{BOLD}{}{BOLD:#} [y/N] ", printable(question)));
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Replaces the line that stands on the terminal.

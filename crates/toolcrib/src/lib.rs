@@ -44,6 +44,34 @@ pub use toolcrib_core::*;
 #[doc(inline)]
 pub use toolcrib_runtime::*;
 
+/// MCP servers as toolsets.
+#[cfg(feature = "mcp")]
+pub mod mcp {
+    #[doc(inline)]
+    pub use toolcrib_mcp::*;
+}
+
+/// The MCP server in front of everything.
+#[cfg(feature = "gateway")]
+pub mod gateway {
+    #[doc(inline)]
+    pub use toolcrib_gateway::*;
+}
+
+/// Tools that need no key, as toolsets.
+#[cfg(feature = "builtins")]
+pub mod builtins {
+    #[doc(inline)]
+    pub use toolcrib_builtins::*;
+}
+
+/// What MCP servers list, remembered.
+#[cfg(feature = "store")]
+pub mod store {
+    #[doc(inline)]
+    pub use toolcrib_store::*;
+}
+
 /// Token counts, model prices and prompt-cache arithmetic.
 pub mod tokens {
     #[doc(inline)]

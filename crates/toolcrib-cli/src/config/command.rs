@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{Config, DEFAULT_FILE};
+use super::file::default_file;
+use super::{Config, Environment};
 use crate::args::Global;
 use crate::output::{self, Misuse};
 
@@ -19,7 +20,7 @@ Example:
     /// Say what is wrong with a configuration, with line and column
     #[command(after_help = "Example:\n  toolcrib config check toolcrib.toml")]
     Check {
-        /// The file [default: --config, else toolcrib.toml in the current folder]
+        /// The file [default: --config, else toolcrib.toml here, else the user's]
         file: Option<PathBuf>,
     },
     /// Print every setting that is in force
@@ -34,7 +35,8 @@ pub(crate) fn run(command: &ConfigCommand, global: &Global) -> anyhow::Result<()
         ConfigCommand::Schema => output::json(&schemars::schema_for!(Config)),
         ConfigCommand::Check { file } => check(file.as_ref().or(global.config.as_ref()), global),
         ConfigCommand::Show => {
-            let config = Config::load(global.config.as_deref())?.effective();
+            let config =
+                Config::load(global.config.as_deref(), &Environment::of_process())?.effective();
             if global.json {
                 return output::json(&config);
             }
@@ -43,20 +45,27 @@ pub(crate) fn run(command: &ConfigCommand, global: &Global) -> anyhow::Result<()
     }
 }
 
-fn check(file: Option<&PathBuf>, global: &Global) -> anyhow::Result<()> {
-    let default = PathBuf::from(DEFAULT_FILE);
-    let shown = file.unwrap_or(&default).display();
-    if file.is_none() && !default.is_file() {
+fn check(named: Option<&PathBuf>, global: &Global) -> anyhow::Result<()> {
+    let env = Environment::of_process();
+    let Some(file) = named.cloned().or_else(|| default_file(&env)) else {
         return report(global, "there is no toolcrib.toml here; the built-in defaults hold");
-    }
-    let config = Config::load(file.map(PathBuf::as_path))?;
+    };
+    let shown = file.display();
+    let config = Config::read(&file)?;
     config.models()?;
     if let Some(missing) = config.tools.iter().find(|path| !path.exists()) {
         let missing = missing.display();
         let text = format!("{shown}: `tools` names {missing}, which does not exist");
         return Err(Misuse::new(text).into());
     }
-    report(global, &format!("{shown} is fine: preset {}", config.settings(None).preset))
+    if !global.quiet {
+        config.server_warnings(&config.servers(&env)).iter().for_each(|text| output::warn(text));
+    }
+    let servers = match config.servers.len() {
+        0 => String::new(),
+        count => format!(", {}", output::counted(count, "server")),
+    };
+    report(global, &format!("{shown} is fine: preset {}{servers}", config.settings(None).preset))
 }
 
 fn report(global: &Global, text: &str) -> anyhow::Result<()> {

@@ -34,10 +34,33 @@ impl Config {
         }
         let config: Self =
             toml::from_str(text).map_err(|error| vec![from_toml(&error, Some(&leaves))])?;
-        match config.contradiction(&leaves) {
-            Some(fault) => Err(vec![fault]),
-            None => Ok(config),
+        let mut faults = config.server_faults(document.get_ref());
+        faults.extend(config.contradiction(&leaves));
+        if faults.is_empty() { Ok(config) } else { Err(faults) }
+    }
+
+    /// What is wrong with servers and the gateway, each where it stands.
+    fn server_faults(&self, document: &DeTable<'_>) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let tables = |name: &str| document.get(name).and_then(|value| value.get_ref().as_table());
+        let place = |table: &DeTable<'_>, key: &str| {
+            table.iter().find(|(name, _)| name.get_ref() == key).map(|(name, _)| name.span())
+        };
+        for (name, value) in tables("servers").into_iter().flatten() {
+            let entry = self.servers.get(name.get_ref().as_ref());
+            let fault = entry.and_then(|entry| entry.fault(name.get_ref()));
+            let Some((key, message)) = fault else { continue };
+            let whole = join("servers", name.get_ref());
+            let at = key.and_then(|key| place(value.get_ref().as_table()?, key));
+            let span = at.unwrap_or(name.span());
+            let key = key.map_or(whole.clone(), |key| join(&whole, key));
+            faults.push(Fault { span, key, message });
         }
+        if let (Some(table), Some((key, message))) = (tables("gateway"), self.gateway.fault()) {
+            let span = place(table, key).unwrap_or(0..0);
+            faults.push(Fault { span, key: join("gateway", key), message });
+        }
+        faults
     }
 
     /// What every single value allows but the engine doesn't.
@@ -129,7 +152,15 @@ fn from_toml(error: &toml::de::Error, leaves: Option<&[Leaf]>) -> Fault {
     let span = error.span().unwrap_or(0..0);
     let at = leaves.and_then(|leaves| leaves.iter().find(|leaf| leaf.span.start >= span.start));
     let key = at.map(|leaf| leaf.key.clone()).unwrap_or_default();
-    Fault { span, key, message: error.message().to_owned() }
+    let mut message = error.message().to_owned();
+    // The reason repeats the value, which may be a secret here.
+    if key.starts_with("servers.") || key.starts_with("gateway.") {
+        let kind = message.find(": ").filter(|_| message.starts_with("invalid "));
+        if let (Some(from), Some(to)) = (kind, message.rfind(", expected ")) {
+            message.replace_range(from..to, "");
+        }
+    }
+    Fault { span, key, message }
 }
 
 fn unknown_keys(document: &DeTable<'_>) -> Vec<Fault> {
@@ -142,7 +173,16 @@ fn unknown_keys(document: &DeTable<'_>) -> Vec<Fault> {
 
 fn compare(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str, faults: &mut Vec<Fault>) {
     let schema = resolve(schema, root);
-    let Some(known) = schema.get("properties").and_then(Value::as_object) else { return };
+    let Some(known) = schema.get("properties").and_then(Value::as_object) else {
+        // A table of tables by free names.
+        let each = schema.get("additionalProperties").unwrap_or(&Value::Null);
+        for (key, value) in table {
+            if let DeValue::Table(table) = value.get_ref() {
+                compare(table, each, root, &join(path, key.get_ref()), faults);
+            }
+        }
+        return;
+    };
     for (key, value) in table {
         let name = key.get_ref().as_ref();
         match (known.get(name), value.get_ref()) {

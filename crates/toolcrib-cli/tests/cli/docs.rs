@@ -73,7 +73,9 @@ fn the_dialogue_is_what_the_engine_says() {
 /// Runs a command line as a reader would copy it, without what it is piped to or commented with.
 fn follow(line: &str) {
     let folder = Folder::new(&[
-        ("toolcrib.toml", ""),
+        ("toolcrib.toml", "[servers.weather]\ncommand = \"weather\"\n"),
+        ("mcp.json", r#"{"mcpServers": {}}"#),
+        ("home/.cursor/mcp.json", r#"{"mcpServers": {}}"#),
         ("folder/weather.json", WEATHER),
         ("servers/weather.json", WEATHER),
         ("q.jsonl", r#"{"id": 1, "query": "alerts"}"#),
@@ -106,8 +108,19 @@ fn the_commands_of_the_docs_run() {
 
 #[test]
 fn the_examples_of_every_command_run() {
-    for command in ["tools", "search", "prompt", "plan", "config~show", "config~check"] {
-        let help = sample().text(&format!("{} --help", command.replace('~', " ")));
+    for command in [
+        "tools",
+        "search",
+        "prompt",
+        "plan",
+        "import",
+        "add",
+        "remove",
+        "client-config",
+        "config show",
+        "config check",
+    ] {
+        let help = sample().text(&format!("{command} --help"));
         let (_, examples) = help.split_once("Example").unwrap();
         let lines = examples.lines().filter_map(|line| line.strip_prefix("  toolcrib "));
         let lines: Vec<String> = lines.map(|line| format!("toolcrib {line}")).collect();
@@ -133,10 +146,13 @@ fn the_configurations_of_the_docs_are_accepted() {
 #[test]
 fn every_key_is_documented() {
     let schema = sample().json("config schema");
-    let groups = ["/properties", "/$defs/EagerRules/properties", "/$defs/PolicyRules/properties"];
-    for key in groups.iter().flat_map(|group| keys(schema.pointer(group).unwrap())) {
+    let of = |name: &str| format!("/$defs/{name}/properties");
+    let groups = ["EagerRules", "PolicyRules", "ServerEntry", "Gateway"].map(of);
+    let groups = groups.iter().map(String::as_str).chain(["/properties"]);
+    for key in groups.flat_map(|group| keys(schema.pointer(group).unwrap())) {
         // In a table, as a line of an example, or as the head of one.
-        let forms = [format!("| `{key}` |"), format!("\n{key} ="), format!("{key}]")];
+        let forms =
+            [format!("| `{key}` |"), format!("\n{key} ="), format!("{key}]"), format!("[{key}.")];
         assert!(forms.iter().any(|form| CONFIGURATION.contains(form)), "{key}");
     }
 }

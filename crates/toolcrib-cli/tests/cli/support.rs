@@ -30,13 +30,24 @@ impl Folder {
     pub(crate) fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
         command.current_dir(self.0.path()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        // Whoever runs the tests has a home of their own, which is none of the tests' business.
+        command.env("HOME", self.path("home"));
+        for name in
+            ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "APPDATA"]
+        {
+            command.env_remove(name);
+        }
         // A `~` stands for a space within an argument.
         command.args(args.split_whitespace().map(|arg| arg.replace('~', " ")));
         command
     }
 
     pub(crate) fn run(&self, args: &str) -> Output {
-        let output = self.command(args).output().unwrap();
+        Self::output(self.command(args))
+    }
+
+    pub(crate) fn output(mut command: Command) -> Output {
+        let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Output {
             code: output.status.code(),
@@ -62,6 +73,10 @@ impl Folder {
         assert_eq!(output.code, Some(code), "{args}: {}", output.stderr);
         assert_eq!(output.stdout, "", "{args}");
         output.stderr
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
