@@ -10,7 +10,7 @@ use toolcrib_search::Index;
 
 use crate::names::Key;
 use crate::segment::{Admitted, Item, Segment};
-use crate::{Fingerprint, GroupId, Naming, Policy, Tool, ToolName};
+use crate::{Fingerprint, Group, GroupId, Naming, Policy, Tool, ToolName};
 
 /// Whether a toolset can answer now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,6 +127,16 @@ impl Catalog {
         self.availability.get(group).cloned().unwrap_or_default()
     }
 
+    /// Toolsets that can't answer now, or were noted as starting: all others are ready.
+    pub fn unready(&self) -> impl Iterator<Item = (&GroupId, &Availability)> {
+        self.availability.iter()
+    }
+
+    /// The groups known, in the order of their ids, those without a tool included.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.segments.iter().map(|segment| &segment.group)
+    }
+
     /// What is different since `before`.
     pub(crate) fn diff(&self, before: &Self) -> Diff {
         let all = |segment| (segment, None);
@@ -214,6 +224,38 @@ impl View {
         self.items().filter_map(|item| match item {
             Item::Tool(tool) => Some(tool),
             Item::Named(_) => None,
+        })
+    }
+
+    /// The tool exposed under exactly this name.
+    pub fn tool(&self, exposed: &str) -> Option<&Arc<Tool>> {
+        let key = Key::new(exposed);
+        let mut found = self.segments().flat_map(|(segment, admitted)| {
+            let seen = segment.find_exposed(key).filter(|at| admitted.bits[*at]);
+            seen.map(|at| segment.item(at))
+        });
+        found.find_map(|item| match item {
+            Item::Tool(tool) => Some(tool),
+            Item::Named(_) => None,
+        })
+    }
+
+    /// The tools of one group whose specs are known, in the order of their exposed names.
+    pub fn tools_in(&self, group: &GroupId) -> impl Iterator<Item = &Arc<Tool>> {
+        let found = self.catalog.segment(group);
+        let seen = found.and_then(|segment| Some((segment, self.admitted(segment)?)));
+        let tools = seen.map(|(segment, admitted)| segment.tools.iter().zip(admitted.bits.iter()));
+        tools.into_iter().flatten().filter(|(_, bit)| **bit).map(|(tool, _)| tool)
+    }
+
+    /// The tool of a group that its own server knows under exactly this name.
+    pub fn tool_in(&self, group: &GroupId, own: &str) -> Option<&Arc<Tool>> {
+        let segment = self.catalog.segment(group)?;
+        let admitted = self.admitted(segment)?;
+        let mut found = segment.find(Key::new(own)).filter(|at| admitted.bits[*at]);
+        found.find_map(|at| match segment.item(at) {
+            Item::Tool(tool) if tool.name().tool() == own => Some(tool),
+            _ => None,
         })
     }
 

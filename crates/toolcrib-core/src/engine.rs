@@ -117,6 +117,18 @@ impl Engine {
         Ok(Presentation { system_section: prefix.section.clone(), tools, announcements })
     }
 
+    /// The verbs that a conversation under this policy gets while schemas are held back, whatever
+    /// tools there are: for a driver that must list them before it knows any.
+    pub fn verbs(&self, policy: &Policy) -> Vec<Definition> {
+        let (strategy, preset) = (self.strategy(policy), self.settings.preset);
+        let latched = Latched { deferred: true, automatic: false, strategy, preset };
+        if !can_be_found(latched, policy) {
+            return Vec::new();
+        }
+        let verbs = meta::verbs(latched, policy);
+        verbs.iter().map(|verb| verb.definition(latched, &verbs, &self.settings)).collect()
+    }
+
     /// Loads tools on the host's behalf, by any name that finds them; says which names led to
     /// no tool, or to one whose group must be loaded first. Under dispatch the schemas are
     /// announced, since nothing else would show them.

@@ -144,7 +144,8 @@ impl Policy {
             && !deny_tools.matches_tool(name, exposed)
     }
 
-    pub(crate) fn admits_server(&self, server: &str) -> bool {
+    /// Whether tools of this MCP server may be admitted at all.
+    pub fn admits_server(&self, server: &str) -> bool {
         let Inner { allow_servers, deny_servers, .. } = &*self.0;
         allow_servers.as_ref().is_none_or(|allowed| allowed.is_match(server))
             && !deny_servers.is_match(server)

@@ -157,7 +157,7 @@ fn from_loader(session: &Session, call: &Call, group: GroupId, exposed: &str) ->
 /// A name that stands for nothing a caller may know of.
 fn missing(session: &Session, view: &View, call: &Call, denied: Vec<ToolName>) -> Step {
     let name = text::one_line(&call.name, 200);
-    let effects = Effects { denied, ..Effects::default() };
+    let effects = Effects { denied, missed: true, ..Effects::default() };
     let exposed = name::unquoted(&call.name);
     // A hidden tool gets the answer that one which never existed would get.
     let gone = if effects.denied.is_empty() { why_gone(session, view, exposed) } else { None };

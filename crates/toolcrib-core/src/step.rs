@@ -146,6 +146,9 @@ pub struct Effects {
     pub prewarm: Vec<Arc<str>>,
     /// For the trace.
     pub notes: Vec<String>,
+    /// Something asked for is not known. A toolset that is still starting may have it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub missed: bool,
 }
 
 impl Answer {

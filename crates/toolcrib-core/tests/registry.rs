@@ -388,3 +388,29 @@ fn a_tool_that_moves_between_groups_has_changed_rather_than_come_and_gone() {
     let diff = registry.catalog().view_all().diff(&before);
     assert_eq!(diff, Diff { changed: vec![ToolName::host("x")], ..Diff::default() });
 }
+
+#[test]
+fn a_view_has_a_tool_under_its_exact_names_if_the_policy_admits_it() {
+    let registry =
+        registry([server("git", &[("log", ""), ("push", "")]), server("svn", &[("log", "")])]);
+    registry.set_availability("mcp:cvs", Availability::Starting);
+    let policy = Policy::new(PolicyRules { deny_tools: vec!["push".into()], ..Default::default() });
+    let view = registry.catalog().view(&policy.unwrap());
+    let (git, log) = (GroupId::server("git"), ToolName::mcp("git", "log"));
+    assert_eq!(view.tool("mcp__git__log").map(|tool| tool.name()), Some(&log));
+    assert_eq!(view.tool_in(&git, "log").map(|tool| tool.name()), Some(&log));
+    let names: Vec<&ToolName> = view.tools_in(&git).map(|tool| tool.name()).collect();
+    assert_eq!(names, [&log]);
+    for other in ["log", "git__log", "mcp__git__push", "", " mcp__git__log"] {
+        assert!(view.tool(other).is_none(), "{other}");
+    }
+    for other in ["push", "mcp__git__log", "Log"] {
+        assert!(view.tool_in(&git, other).is_none(), "{other}");
+    }
+    assert!(view.tool_in(&GroupId::server("hg"), "log").is_none());
+    let catalog = registry.catalog();
+    let groups: Vec<&str> = catalog.groups().map(|group| group.id().as_str()).collect();
+    assert_eq!(groups, ["mcp:git", "mcp:svn"]);
+    let unready: Vec<(&GroupId, &Availability)> = catalog.unready().collect();
+    assert_eq!(unready, [(&GroupId::server("cvs"), &Availability::Starting)]);
+}

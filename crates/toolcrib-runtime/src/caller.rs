@@ -18,6 +18,11 @@ pub trait Listener: Send + Sync + 'static {
     /// server gave them. Called in the order in which the server spoke, and before the call's
     /// result is returned.
     fn hear(&self, method: &str, params: &RawValue);
+
+    /// Whether progress is of interest: if not, a server need not be asked for it.
+    fn wants_progress(&self) -> bool {
+        true
+    }
 }
 
 impl Caller {

@@ -64,6 +64,13 @@ pub struct Ready {
 }
 
 impl Ready {
+    /// A call to be passed on as it stands: nothing is checked or mended here, and the tool's own
+    /// server answers for itself.
+    pub fn new(tool: Arc<Tool>, arguments: Value) -> Self {
+        let run = Run { tool, arguments, effects: Effects::default() };
+        Self { run, caller: Caller::default() }
+    }
+
     /// The same call on somebody's behalf.
     pub fn on_behalf_of(mut self, caller: Caller) -> Self {
         self.caller = caller;

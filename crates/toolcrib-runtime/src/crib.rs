@@ -292,8 +292,6 @@ impl Stock {
         let id = shelf.id();
         let register = |listing: Result<Listing, String>| match listing {
             Ok(listing) => {
-                let availability = listing.down.map_or(Availability::Ready, Availability::Down);
-                self.registry.set_availability(id.clone(), availability);
                 let mut group = Group::new(id.clone());
                 if let Some(title) = listing.title {
                     group = group.with_display_name(title);
@@ -301,12 +299,17 @@ impl Stock {
                 if let Some(description) = listing.description {
                     group = group.with_description(description);
                 }
-                (self.registry.replace_toolset(group, listing.specs), None)
+                // First the tools: a toolset that is neither starting nor there would be unknown.
+                let change = self.registry.replace_toolset(group, listing.specs);
+                let availability = listing.down.map_or(Availability::Ready, Availability::Down);
+                self.registry.set_availability(id.clone(), availability);
+                (change, None)
             }
             Err(reason) => {
                 let down = Availability::Down(reason.clone());
+                let is_news = self.registry.catalog().availability(id) != down;
                 self.registry.set_availability(id.clone(), down);
-                (Change::default(), Some(reason))
+                (Change::default(), is_news.then_some(reason))
             }
         };
         // Held until the registry has changed, so that no removal comes in between.

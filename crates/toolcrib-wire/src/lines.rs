@@ -2,6 +2,9 @@
 
 use memchr::memchr;
 
+/// Room that is kept for what comes next.
+pub(crate) const MOST_SPARE: usize = 1 << 20;
+
 /// Cuts a stream of bytes into lines of limited length.
 ///
 /// ```
@@ -43,6 +46,8 @@ impl Lines {
             self.bytes.drain(..self.begin);
             self.seen -= self.begin;
             self.begin = 0;
+            // One long line is no reason to hold on to as much memory.
+            self.bytes.shrink_to(MOST_SPARE);
         }
         self.bytes.extend_from_slice(bytes);
     }

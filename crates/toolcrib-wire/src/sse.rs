@@ -3,6 +3,7 @@
 use memchr::memchr2;
 
 use crate::TooLong;
+use crate::lines::MOST_SPARE;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,8 +102,12 @@ impl Events {
                 }
             }
         };
-        self.bytes.drain(..begin);
-        self.seen -= begin;
+        if begin > 0 {
+            self.bytes.drain(..begin);
+            self.seen -= begin;
+            // One large event is no reason to hold on to as much memory.
+            self.bytes.shrink_to(MOST_SPARE);
+        }
         if found.is_none() && self.bytes.len() > self.most {
             self.bytes.clear();
             self.seen = 0;

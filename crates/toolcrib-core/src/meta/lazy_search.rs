@@ -71,7 +71,7 @@ pub(super) fn resolve(verb: Verb<'_>) -> Step {
     }
 }
 
-fn list(verb: Verb<'_>, query: &str) -> Step {
+fn list(mut verb: Verb<'_>, query: &str) -> Step {
     let settings = &verb.engine.settings;
     let scope = verb.session.scope(verb.view);
     let ask = match Ask::parse(query) {
@@ -100,8 +100,10 @@ fn list(verb: Verb<'_>, query: &str) -> Step {
     if found.hits.is_empty() && !troubles.is_empty() {
         hint.push_str(&format!(" Not searched: {}.", text::list(&troubles, 8)));
     }
+    let missed = found.hits.is_empty();
     let results = found.hits.iter().map(|hit| entry(hit.item)).collect();
     let content = serde_json::to_string(&Listing { results, hint }).unwrap_or_default();
+    verb.effects.missed = missed;
     verb.answer_text(content, false)
 }
 
@@ -173,6 +175,7 @@ fn activate(mut verb: Verb<'_>, name: &str) -> Step {
             };
             let content = serde_json::to_string(&result).unwrap_or_default();
             verb.effects.denied.extend(denied);
+            verb.effects.missed = true;
             verb.answer_text(content, true)
         }
     }

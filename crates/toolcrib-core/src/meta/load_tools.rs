@@ -171,7 +171,7 @@ fn choose<'a>(members: &[Item<'a>], names: &[String]) -> (Vec<Item<'a>>, Vec<Str
     (wanted, not_found)
 }
 
-fn unknown_group(verb: Verb<'_>, asked: &str) -> Step {
+fn unknown_group(mut verb: Verb<'_>, asked: &str) -> Step {
     let scope = verb.session.scope(verb.view);
     // What is in the tool list anyway need not be loaded.
     let waits = |item: &Item<'_>| !verb.session.is_base(item.exposed());
@@ -200,5 +200,6 @@ fn unknown_group(verb: Verb<'_>, asked: &str) -> Step {
         available_groups: Some(shown),
     };
     let content = serde_json::to_string(&failed).unwrap_or_default();
+    verb.effects.missed = true;
     verb.answer_text(content, true)
 }

@@ -76,6 +76,7 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     }
     let outcome = Outcome::gather(&verb, &query, found);
     verb.effects.denied.extend(outcome.denied.iter().cloned());
+    verb.effects.missed = outcome.is_short();
     let known: Vec<bool> = outcome.shown.iter().map(|tool| verb.session.has(tool)).collect();
     let base: Vec<Arc<str>> = outcome
         .shown
@@ -199,6 +200,11 @@ impl Outcome {
             denied: found.denied,
             remarks,
         }
+    }
+
+    /// Whether something asked for was not there.
+    fn is_short(&self) -> bool {
+        !self.not_found.is_empty() || (self.shown.is_empty() && self.omitted.is_empty())
     }
 
     /// What the model can do next.

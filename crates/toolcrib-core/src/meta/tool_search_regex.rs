@@ -101,7 +101,8 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     verb.answer(&result, false)
 }
 
-fn no_match(verb: Verb<'_>, pattern: &str) -> Step {
+fn no_match(mut verb: Verb<'_>, pattern: &str) -> Step {
+    verb.effects.missed = true;
     #[derive(Serialize)]
     struct NoMatch<'a> {
         status: &'static str,

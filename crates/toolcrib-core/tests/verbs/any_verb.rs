@@ -1,7 +1,7 @@
 //! What holds for every verb.
 
 use serde_json::json;
-use toolcrib_core::{Policy, Preset, Settings, Step, StrategyChoice};
+use toolcrib_core::{Engine, Policy, Preset, Settings, Step, StrategyChoice};
 
 use crate::support::{Chat, deferring, denying, names, parse, server};
 use crate::{chat, office};
@@ -126,4 +126,40 @@ fn a_verb_sent_through_every_strategy_tells_how_to_call_what_it_found() {
         assert_eq!(matches!(through, Step::Run(_)), strategy == StrategyChoice::Dispatch);
         assert_eq!(chat.runs("mcp__github__get_me", json!({})).0, "github/get_me");
     }
+}
+
+#[test]
+fn a_driver_learns_whether_something_asked_for_was_not_there() {
+    for (preset, verb, arguments, missed) in [
+        (Preset::Crib, "tool_search", json!({"query": "issue"}), false),
+        (Preset::Crib, "tool_search", json!({"query": "zebra"}), true),
+        (Preset::Crib, "tool_search", json!({"query": "select:create_issue,zebra"}), true),
+        (Preset::Crib, "tool_search", json!({}), false),
+        (Preset::Crib, "load_tools", json!({"group_id": "github"}), false),
+        (Preset::Crib, "load_tools", json!({"group_id": "zebra"}), true),
+        (Preset::Crib, "call_tool", json!({"tool_name": "zebra", "arguments": {}}), true),
+        (Preset::Crib, "zebra", json!({}), true),
+        (Preset::Regex, "tool_search_regex", json!({"pattern": "issue"}), false),
+        (Preset::Regex, "tool_search_regex", json!({"pattern": "zebra"}), true),
+        (Preset::Lazy, "tool_search", json!({"query": "issue"}), false),
+        (Preset::Lazy, "tool_search", json!({"query": "zebra"}), true),
+        (Preset::Lazy, "tool_search", json!({"name": "zebra"}), true),
+    ] {
+        let answer = chat(preset).answer(verb, arguments.clone());
+        assert_eq!(answer.effects.missed, missed, "{verb} {arguments}");
+    }
+}
+
+#[test]
+fn the_verbs_are_known_before_any_tool_is() {
+    for preset in Preset::ALL {
+        let engine = Engine::new(deferring(preset)).unwrap();
+        let mut chat = chat(preset);
+        let shown = chat.prepare().tools;
+        let verbs = engine.verbs(&Policy::default());
+        assert_eq!(verbs[..], shown[..verbs.len()], "{preset}");
+        assert!(!verbs.is_empty());
+    }
+    let engine = Engine::new(deferring(Preset::Regex)).unwrap();
+    assert_eq!(engine.verbs(&denying(&["tool_search_regex"])), []);
 }
