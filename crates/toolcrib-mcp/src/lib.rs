@@ -1,0 +1,30 @@
+//! Upstream MCP servers as toolsets.
+//!
+//! A server is started when it is first needed, listed once and remembered, watched while it
+//! runs, stopped when nobody calls it, and started again when it died. One that hangs or fails
+//! costs its own callers an answer with the reason, and nobody else anything.
+//!
+//! The parts, in reading order:
+//!
+//! 1. [`ServerConfig`]: how to reach a server, and its limits.
+//! 2. [`Upstream`]: a server as a [`Toolset`](toolcrib_runtime::Toolset); [`Status`] is what can
+//!    be told of it. [`Upstreams`] is what all of them share.
+//! 3. `connection`: requests and answers over a link, which is a `child` process or `http`;
+//!    `board`: who waits for what on it.
+//! 4. `handshake` and `list`: what is said first, in either era, and what is offered.
+
+mod board;
+mod child;
+mod config;
+mod connection;
+mod guard;
+mod handshake;
+mod http;
+mod list;
+mod secrets;
+mod stderr;
+mod upstream;
+
+pub use config::{Environment, Launch, ServerConfig};
+pub use toolcrib_wire::Era;
+pub use upstream::{Status, Upstream, UpstreamState, Upstreams};

@@ -1,0 +1,96 @@
+//! What can be told of a server.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use toolcrib_core::ToolSpec;
+use toolcrib_wire::Fields;
+
+use super::life::Phase;
+use super::{Inner, Upstream};
+use crate::list;
+
+/// Where a server is in its life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "state", content = "reason")]
+pub enum UpstreamState {
+    /// Nothing is known of it yet.
+    Configured,
+    /// Its tools are known; it is not running.
+    Known,
+    /// It is on its way.
+    Starting,
+    /// It is running.
+    Running,
+    /// It could not be started, for this reason.
+    Failed(String),
+}
+
+/// What can be told of a server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// What it is called here.
+    pub name: String,
+    /// Where it is in its life.
+    #[serde(flatten)]
+    pub state: UpstreamState,
+    /// How many tools it has that can be used.
+    pub tools: usize,
+    /// Tools that were left out, with the reason.
+    pub quarantined: Vec<(String, String)>,
+    /// The protocol version it was last spoken to in.
+    pub protocol_version: Option<String>,
+    /// The version it gives of itself.
+    pub version: Option<String>,
+    /// When its tools were last listed.
+    pub listed_at: Option<SystemTime>,
+    /// How long its last start took.
+    pub start_took: Option<Duration>,
+    /// Its process, while there is one.
+    pub pid: Option<u32>,
+    /// The last lines of its standard error.
+    pub stderr: Vec<String>,
+}
+
+impl Upstream {
+    /// Its tools, as far as they are known, without starting it.
+    pub fn known_tools(&self) -> Vec<ToolSpec> {
+        let manifest = self.inner().lock().manifest.clone();
+        let read = manifest.map(|manifest| list::read(&manifest, &self.inner().config));
+        read.map(|read| read.listing.specs).unwrap_or_default()
+    }
+}
+
+impl Inner {
+    pub(super) fn status(&self) -> Status {
+        let state = self.lock();
+        let manifest = state.manifest.clone();
+        let mut pid = None;
+        let phase = match (&state.phase, &state.trouble, &manifest) {
+            (Phase::Running(running), ..) if running.connection.board().is_open() => {
+                pid = running.connection.pid();
+                UpstreamState::Running
+            }
+            (Phase::Starting(_), ..) => UpstreamState::Starting,
+            (_, Some(trouble), _) => UpstreamState::Failed(trouble.reason.clone()),
+            (_, None, Some(_)) => UpstreamState::Known,
+            (_, None, None) => UpstreamState::Configured,
+        };
+        drop(state);
+        let read = manifest.as_ref().map(|manifest| list::read(manifest, &self.config));
+        let info = manifest.as_ref().and_then(|it| it.server_info.as_ref());
+        let info = info.and_then(|raw| Fields::parse(raw.get()));
+        Status {
+            name: self.config.name.clone(),
+            state: phase,
+            tools: read.as_ref().map_or(0, |read| read.listing.specs.len()),
+            quarantined: read.map(|read| read.quarantined).unwrap_or_default(),
+            protocol_version: manifest.as_ref().map(|it| it.protocol_version.clone()),
+            version: info.and_then(|info| info.read("version")),
+            listed_at: manifest.as_ref().map(|manifest| manifest.listed_at),
+            start_took: manifest.and_then(|manifest| manifest.start_took),
+            pid,
+            stderr: self.tail.lines(),
+        }
+    }
+}
