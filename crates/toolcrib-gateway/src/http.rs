@@ -1,0 +1,231 @@
+//! Any number of clients over streamable HTTP.
+
+mod guard;
+mod post;
+mod serve;
+mod sessions;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CONTENT_TYPE, HeaderMap, VARY,
+};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use axum::routing::{any, get};
+use tokio::sync::{Semaphore, watch};
+use toolcrib_wire::version::header::SESSION_ID;
+use toolcrib_wire::{RpcError, code, failure};
+
+use crate::call::list_changed;
+use crate::options::HttpOptions;
+use crate::outbox::{Framing, Outbox};
+use crate::watch::closed;
+use crate::{Endpoint, Gateway};
+use guard::{Guard, Visitor};
+use sessions::Sessions;
+
+/// What an endpoint may be asked with.
+const METHODS: &str = "GET, POST, DELETE";
+
+/// The headers that a page's script may set.
+const HEADERS: &str = "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, \
+                       mcp-protocol-version, mcp-session-id";
+
+/// What the handlers share.
+struct Http {
+    gateway: Gateway,
+    options: HttpOptions,
+    guard: Guard,
+    sessions: Sessions,
+    /// As many permits as requests may run.
+    room: Arc<Semaphore>,
+    closing: watch::Sender<bool>,
+}
+
+impl Gateway {
+    /// The endpoints as a router, to be served or nested by an embedding program. It guards
+    /// itself as `options` say; connection limits are the server's.
+    pub fn router(&self, options: HttpOptions) -> Router {
+        router(Arc::new(Http::new(self.clone(), options)))
+    }
+}
+
+fn router(http: Arc<Http>) -> Router {
+    let endpoint = |endpoint: Endpoint| {
+        any(move |State(http): State<Arc<Http>>, request: Request| async move {
+            http.serve(endpoint, request).await
+        })
+    };
+    let server = |State(http): State<Arc<Http>>, Path(server): Path<String>, request: Request| async move {
+        http.serve(Endpoint::Server(server), request).await
+    };
+    Router::new()
+        .route("/mcp", endpoint(Endpoint::Meta))
+        .route("/mcp/full", endpoint(Endpoint::Full))
+        .route("/mcp/inject", endpoint(Endpoint::Inject))
+        .route("/mcp/s/{server}", any(server))
+        .route("/healthz", get(|| async { text(StatusCode::OK, "ok\n") }))
+        .route("/readyz", get(Http::ready))
+        .route("/metrics", get(Http::metrics))
+        .with_state(http)
+}
+
+impl Http {
+    fn new(gateway: Gateway, options: HttpOptions) -> Self {
+        Self {
+            guard: Guard::new(&options),
+            sessions: Sessions::new(&options, gateway.clone()),
+            room: Arc::new(Semaphore::new(options.requests_in_flight.min(Semaphore::MAX_PERMITS))),
+            closing: watch::Sender::new(false),
+            gateway,
+            options,
+        }
+    }
+
+    async fn serve(self: Arc<Self>, endpoint: Endpoint, request: Request) -> Response {
+        let reader = self.guard.reader(request.headers());
+        let mut response = match *request.method() {
+            Method::OPTIONS => match self.guard.admit_page(request.headers()) {
+                Ok(()) => empty(StatusCode::NO_CONTENT),
+                Err(response) => *response,
+            },
+            _ => self.answer(endpoint, request).await,
+        };
+        if let Some(origin) = reader {
+            let headers = response.headers_mut();
+            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(VARY, HeaderValue::from_static("origin"));
+            let shown = HeaderValue::from_static("mcp-session-id, www-authenticate");
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, shown);
+            headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(HEADERS));
+        }
+        response
+    }
+
+    async fn answer(self: &Arc<Self>, endpoint: Endpoint, request: Request) -> Response {
+        let visitor = match self.guard.admit(request.headers()) {
+            Ok(visitor) => visitor,
+            Err(response) => return *response,
+        };
+        if let Err(error) = self.gateway.check(&endpoint) {
+            let error = RpcError::new(code::INVALID_REQUEST, error.to_string());
+            return refusal(StatusCode::NOT_FOUND, &error);
+        }
+        match *request.method() {
+            Method::POST => self.post(endpoint, visitor, request).await,
+            Method::GET => self.notices(&endpoint, visitor, request.headers()),
+            Method::DELETE => match self.session(&endpoint, visitor, request.headers()) {
+                Ok(session) => {
+                    self.sessions.end(session.id());
+                    empty(StatusCode::NO_CONTENT)
+                }
+                Err(response) => *response,
+            },
+            _ => {
+                let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
+                response
+            }
+        }
+    }
+
+    /// The session a request names.
+    fn session(
+        &self,
+        endpoint: &Endpoint,
+        visitor: Visitor,
+        headers: &HeaderMap,
+    ) -> Result<Arc<sessions::Session>, Box<Response>> {
+        let Some(id) = headers.get(SESSION_ID) else {
+            let text = "Mcp-Session-Id is missing: begin with `initialize`";
+            let error = RpcError::new(code::INVALID_REQUEST, text);
+            return Err(Box::new(refusal(StatusCode::BAD_REQUEST, &error)));
+        };
+        let found = id.to_str().ok().and_then(|id| self.sessions.find(id, endpoint, visitor));
+        found.ok_or_else(|| {
+            let text = "There is no such session: begin with `initialize`";
+            let error = RpcError::new(code::INVALID_REQUEST, text);
+            Box::new(refusal(StatusCode::NOT_FOUND, &error))
+        })
+    }
+
+    /// `GET`: what happens outside any request of a session's.
+    fn notices(&self, endpoint: &Endpoint, visitor: Visitor, headers: &HeaderMap) -> Response {
+        let session = match self.session(endpoint, visitor, headers) {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        if !post::accepts_events(headers) {
+            return empty(StatusCode::NOT_ACCEPTABLE);
+        }
+        let outbox = Arc::new(Outbox::new(Framing::Events));
+        session.open_stream(&outbox);
+        let (gateway, told) = (self.gateway.clone(), outbox.clone());
+        let closing = self.closing.subscribe();
+        let work = async move {
+            tokio::select! {
+                () = gateway.tell_changes(session.client(), || told.note(&list_changed())) => {}
+                () = closed(closing) => {}
+            }
+            None
+        };
+        stream::events(Box::pin(work), outbox, self.options.keep_alive)
+    }
+
+    async fn ready(State(http): State<Arc<Self>>, headers: HeaderMap) -> Response {
+        let starting = http.gateway.starting();
+        if starting.is_empty() {
+            return text(StatusCode::OK, "ready\n");
+        }
+        // Whoever may not call need not know which servers there are.
+        let which = match http.guard.admit(&headers) {
+            Ok(_) => format!("starting: {}\n", starting.join(", ")),
+            Err(_) => "starting\n".to_owned(),
+        };
+        text(StatusCode::SERVICE_UNAVAILABLE, which)
+    }
+
+    async fn metrics(State(http): State<Arc<Self>>, headers: HeaderMap) -> Response {
+        if let Err(response) = http.guard.admit(&headers) {
+            return *response;
+        }
+        http.gateway.metrics().set_sessions(http.sessions.len());
+        let mut response = text(StatusCode::OK, http.gateway.metrics_text());
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+    }
+}
+
+fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+fn text(status: StatusCode, text: impl Into<Body>) -> Response {
+    typed(status, "text/plain; charset=utf-8", text)
+}
+
+fn json(status: StatusCode, message: impl Into<Body>) -> Response {
+    typed(status, "application/json", message)
+}
+
+fn typed(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// An error that answers no request in particular.
+fn refusal(status: StatusCode, error: &RpcError) -> Response {
+    json(status, failure(None, error))
+}

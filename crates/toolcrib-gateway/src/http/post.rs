@@ -1,0 +1,295 @@
+//! `POST`: one message, and its answer.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::extract::Request as HttpRequest;
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use data_encoding::BASE64;
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::timeout;
+use toolcrib_wire::version::header;
+use toolcrib_wire::{Era, Id, Message, RpcError, code, failure};
+
+use super::guard::Visitor;
+use super::{Http, empty, json, refusal, stream};
+use crate::Endpoint;
+use crate::client::Client;
+use crate::methods::{Reply, respond};
+use crate::outbox::{Framing, Outbox};
+use crate::request::{Params, Request};
+
+impl Http {
+    pub(super) async fn post(
+        self: &Arc<Self>,
+        endpoint: Endpoint,
+        visitor: Visitor,
+        request: HttpRequest,
+    ) -> Response {
+        let Ok(permit) = self.room.clone().try_acquire_owned() else { return too_busy() };
+        let (head, body) = request.into_parts();
+        let headers = head.headers;
+        if !is_json(&headers) {
+            return empty(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        }
+        let most = self.options.body_bytes;
+        let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let announced = announced.and_then(|length| length.parse::<usize>().ok());
+        if announced.is_some_and(|length| length > most) {
+            return too_large(most);
+        }
+        let bytes = match timeout(self.options.body_limit, to_bytes(body, most)).await {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(_)) => return too_large(most),
+            Err(_) => return empty(StatusCode::REQUEST_TIMEOUT),
+        };
+        let Ok(text) = std::str::from_utf8(&bytes) else {
+            let error = RpcError::new(code::PARSE_ERROR, "The body is not UTF-8");
+            return refusal(StatusCode::BAD_REQUEST, &error);
+        };
+        match Message::parse(text) {
+            Ok(Message::Request { id, method, params }) => {
+                self.request(endpoint, visitor, &headers, permit, (id, method, params)).await
+            }
+            Ok(Message::Notification { method, params }) => {
+                self.notification(&endpoint, visitor, &headers, &method, params)
+            }
+            // Nothing was asked of the client.
+            Ok(Message::Response { .. }) => empty(StatusCode::ACCEPTED),
+            Err(malformed) => {
+                let message = failure(malformed.id.as_ref(), &malformed.error);
+                json(StatusCode::BAD_REQUEST, message)
+            }
+        }
+    }
+
+    fn notification(
+        &self,
+        endpoint: &Endpoint,
+        visitor: Visitor,
+        headers: &HeaderMap,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Response {
+        // In the stateless era there is none to take part in a session.
+        if !headers.contains_key(header::SESSION_ID) {
+            return empty(StatusCode::ACCEPTED);
+        }
+        let session = match self.session(endpoint, visitor, headers) {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        if method == "notifications/cancelled" {
+            let params = Params::parse(params).unwrap_or_default();
+            let id = params.request_id.map(|raw| serde_json::from_str::<Id>(raw.get()));
+            if let Some(Ok(id)) = id {
+                session.client().cancel(&id);
+            }
+        }
+        empty(StatusCode::ACCEPTED)
+    }
+
+    async fn request(
+        self: &Arc<Self>,
+        endpoint: Endpoint,
+        visitor: Visitor,
+        headers: &HeaderMap,
+        permit: OwnedSemaphorePermit,
+        (id, method, params): (Id, Cow<'_, str>, Option<&RawValue>),
+    ) -> Response {
+        let version = headers.get(header::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+        let request = match Request::read(id, method, params, version) {
+            Ok(request) => request,
+            Err((id, error)) => return json(StatusCode::BAD_REQUEST, failure(Some(&id), &error)),
+        };
+        if request.era == Era::Stateless {
+            if let Err(error) = check_headers(headers, &request) {
+                return json(StatusCode::BAD_REQUEST, failure(Some(&request.id), &error));
+            }
+            let client = Arc::new(Client::new(endpoint, 1));
+            return self.stateless(&client, headers, permit, &request).await;
+        }
+        if request.method == "initialize" {
+            return self.initialize(endpoint, visitor, &request);
+        }
+        let session = match self.session(&endpoint, visitor, headers) {
+            Ok(session) => session,
+            Err(response) => return *response,
+        };
+        self.in_session(session.client(), headers, permit, &request).await
+    }
+
+    fn initialize(&self, endpoint: Endpoint, visitor: Visitor, request: &Request<'_>) -> Response {
+        let Some(session) = self.sessions.open(endpoint, visitor) else { return too_busy() };
+        let Reply::Now(result) = self.gateway.answer(session.client(), request) else {
+            return empty(StatusCode::INTERNAL_SERVER_ERROR);
+        };
+        let mut response = json(StatusCode::OK, respond(&request.id, result));
+        if let Ok(id) = HeaderValue::from_str(session.id()) {
+            response.headers_mut().insert(header::SESSION_ID, id);
+        }
+        response
+    }
+
+    /// Answers by itself; whoever stops listening cancels.
+    async fn stateless(
+        &self,
+        client: &Arc<Client>,
+        headers: &HeaderMap,
+        permit: OwnedSemaphorePermit,
+        request: &Request<'_>,
+    ) -> Response {
+        let id = request.id.clone();
+        let gateway = self.gateway.clone();
+        let keep_alive = self.options.keep_alive;
+        let outbox = Arc::new(Outbox::new(Framing::Events));
+        let told = outbox.clone();
+        match self.gateway.answer(client, request) {
+            Reply::Now(result) => {
+                let status = result.as_ref().map_or_else(status_of, |_| StatusCode::OK);
+                json(status, respond(&id, result))
+            }
+            Reply::Later(work) => {
+                let work = async move {
+                    let result = gateway.work(work, &told).await;
+                    drop(permit);
+                    Some(respond(&id, result))
+                };
+                stream::answer(Box::pin(work), outbox, accepts_events(headers), keep_alive).await
+            }
+            Reply::Listen(filter) => {
+                if !accepts_events(headers) {
+                    return empty(StatusCode::NOT_ACCEPTABLE);
+                }
+                let (client, closing) = (client.clone(), self.closing.subscribe());
+                let work = async move {
+                    let result = gateway.listen(&client, &id, filter, &told, closing).await;
+                    drop(permit);
+                    Some(respond(&id, Ok(result)))
+                };
+                stream::events(Box::pin(work), outbox, keep_alive)
+            }
+        }
+    }
+
+    /// Answers within a session. Work goes on if nobody listens: to stop listening is not to
+    /// cancel here.
+    async fn in_session(
+        &self,
+        client: &Arc<Client>,
+        headers: &HeaderMap,
+        permit: OwnedSemaphorePermit,
+        request: &Request<'_>,
+    ) -> Response {
+        let id = request.id.clone();
+        let work = match self.gateway.answer(client, request) {
+            Reply::Now(result) => return json(StatusCode::OK, respond(&id, result)),
+            Reply::Later(work) => work,
+            Reply::Listen(_) => return empty(StatusCode::INTERNAL_SERVER_ERROR),
+        };
+        let Ok(own_permit) = client.room.clone().try_acquire_owned() else { return too_busy() };
+        let outbox = Arc::new(Outbox::new(Framing::Events));
+        let (gateway, told, of) = (self.gateway.clone(), outbox.clone(), client.clone());
+        let (done, awaited) = oneshot::channel();
+        let work = {
+            let id = id.clone();
+            async move {
+                let result = gateway.work(work, &told).await;
+                if of.finish(&id) {
+                    let _ = done.send(respond(&id, result));
+                }
+                drop((permit, own_permit));
+            }
+        };
+        if !client.start(id.clone(), work) {
+            let error = RpcError::new(code::INVALID_REQUEST, "A request of that id still runs");
+            return json(StatusCode::OK, failure(Some(&id), &error));
+        }
+        let work = Box::pin(async move { awaited.await.ok() });
+        stream::answer(work, outbox, accepts_events(headers), self.options.keep_alive).await
+    }
+}
+
+/// The HTTP status of an error in the stateless era.
+fn status_of(error: &RpcError) -> StatusCode {
+    match error.code {
+        code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        code::UNSUPPORTED_VERSION | code::HEADER_MISMATCH | code::MISSING_CAPABILITY => {
+            StatusCode::BAD_REQUEST
+        }
+        _ => StatusCode::OK,
+    }
+}
+
+/// What headers repeat of the body must agree with it: others on the way go by the headers.
+fn check_headers(headers: &HeaderMap, request: &Request<'_>) -> Result<(), RpcError> {
+    let mismatch = |text: String| Err(RpcError::new(code::HEADER_MISMATCH, text));
+    let named = (request.method == "tools/call").then_some(header::NAME);
+    for name in [header::PROTOCOL_VERSION, header::METHOD].into_iter().chain(named) {
+        let Some(value) = headers.get(name) else {
+            return mismatch(format!("Header mismatch: {name} is missing"));
+        };
+        let body = match name {
+            header::METHOD => Some(Cow::Borrowed(&*request.method)),
+            header::NAME => Params::text(request.params.name),
+            // It was compared when the request was read.
+            _ => continue,
+        };
+        let given = value.to_str().ok().and_then(decoded);
+        if given.is_none() || given != body {
+            return mismatch(format!("Header mismatch: {name} is not what the body says"));
+        }
+    }
+    Ok(())
+}
+
+/// A header's value, which stands in Base64 if it could not stand there otherwise.
+fn decoded(value: &str) -> Option<Cow<'_, str>> {
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        None => Some(Cow::Borrowed(value)),
+        Some(base64) => {
+            let bytes = BASE64.decode(base64.as_bytes()).ok()?;
+            String::from_utf8(bytes).ok().map(Cow::Owned)
+        }
+    }
+}
+
+/// Whether the client reads streams of events.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.any(|value| value.contains("text/event-stream") || value.contains("*/*"))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
+}
+
+fn too_busy() -> Response {
+    let mut response = empty(StatusCode::SERVICE_UNAVAILABLE);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+fn too_large(most: usize) -> Response {
+    let text = format!("The body has more than {most} bytes");
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, &RpcError::new(code::INVALID_REQUEST, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_may_be_in_base64() {
+        assert_eq!(decoded("us-west1").as_deref(), Some("us-west1"));
+        assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").as_deref(), Some("Hello, 世界"));
+        assert_eq!(decoded("=?base64?!?="), None);
+        assert_eq!(decoded("=?base64?/w==?="), None);
+    }
+}

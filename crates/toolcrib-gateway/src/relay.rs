@@ -1,0 +1,93 @@
+//! What a tool's server says during a call, passed on to the client.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use toolcrib_runtime::Listener;
+use toolcrib_wire::version::meta::PROGRESS_TOKEN;
+use toolcrib_wire::{Fields, notification};
+
+use crate::outbox::Outbox;
+
+/// Severities as MCP names them, mildest first.
+const LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// Where a severity stands; `None` if there is none of that name.
+pub(crate) fn severity(level: &str) -> Option<usize> {
+    LEVELS.iter().position(|name| *name == level)
+}
+
+/// Passes on what a call's client wants to hear, in order.
+pub(crate) struct Relay {
+    pub(crate) outbox: Arc<Outbox>,
+    /// What the client calls the progress of this call; `None` if it wants none.
+    pub(crate) token: Option<Box<RawValue>>,
+    /// The mildest log messages wanted; `None` if none are.
+    pub(crate) logs: Option<usize>,
+}
+
+impl Listener for Relay {
+    fn hear(&self, method: &str, params: &RawValue) {
+        match method {
+            "notifications/progress" => {
+                let Some(token) = &self.token else { return };
+                let Some(mut fields) = Fields::parse(params.get()) else { return };
+                fields.set(PROGRESS_TOKEN, token);
+                self.outbox.note(&notification(method, Some(&fields)));
+            }
+            "notifications/message" => {
+                let Some(mildest) = self.logs else { return };
+                let level = Fields::parse(params.get()).and_then(|it| it.read::<String>("level"));
+                // What can't be ranked is passed on.
+                let rank = level.as_deref().and_then(severity).unwrap_or(usize::MAX);
+                if rank >= mildest {
+                    self.outbox.note(&notification(method, Some(params)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn wants_progress(&self) -> bool {
+        self.token.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbox::Framing;
+
+    fn heard(token: Option<&str>, logs: Option<usize>, notes: &[(&str, &str)]) -> String {
+        let outbox = Arc::new(Outbox::new(Framing::Lines));
+        let token = token.map(|token| RawValue::from_string(token.to_owned()).unwrap());
+        let relay = Relay { outbox: outbox.clone(), token, logs };
+        for (method, params) in notes {
+            relay.hear(method, serde_json::from_str(params).unwrap());
+        }
+        String::from_utf8(outbox.take_now()).unwrap()
+    }
+
+    #[test]
+    fn progress_goes_by_the_clients_own_token() {
+        let note = ("notifications/progress", r#"{"progressToken":7,"progress":0.50,"x":[1]}"#);
+        assert_eq!(
+            heard(Some("\"mine\""), None, &[note]),
+            "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\
+             \"params\":{\"progressToken\":\"mine\",\"progress\":0.50,\"x\":[1]}}\n"
+        );
+        assert_eq!(heard(None, Some(0), &[note]), "");
+    }
+
+    #[test]
+    fn log_messages_are_passed_on_from_the_level_asked_for() {
+        let notes = [
+            ("notifications/message", r#"{"level":"debug","data":1}"#),
+            ("notifications/message", r#"{"level":"error","data":2}"#),
+            ("notifications/other", r#"{"level":"error"}"#),
+        ];
+        let count = |logs| heard(None, logs, &notes).lines().count();
+        assert_eq!((count(None), count(severity("debug")), count(severity("error"))), (0, 2, 1));
+    }
+}
