@@ -9,12 +9,13 @@ use toolcrib::{Engine, Mode, Preset, ProviderClass, Settings, StrategyChoice};
 
 use crate::config::{Config, ConfigCommand, Environment, Server};
 use crate::output::{self, Misuse};
-use crate::{client_config, edit, import, plan, prompt, search, tools};
+use crate::{builtin, call, client_config, demo, doctor, edit, import};
+use crate::{plan, prompt, search, serve, servers, tools};
 
 /// Keep thousands of tools at hand and send a model a few hundred tokens.
 ///
-/// Toolcrib holds tool schemas back until a model asks for them. These commands show what it
-/// does with your tools; without any, they use a small built-in sample.
+/// Toolcrib stands between MCP servers and a model, and holds tool schemas back until the model
+/// asks for them. Without any configuration it serves its own built-in servers.
 #[derive(Debug, Parser)]
 #[command(
     name = "toolcrib",
@@ -22,10 +23,12 @@ use crate::{client_config, edit, import, plan, prompt, search, tools};
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  toolcrib tools                          what the sample's tools cost, and what waits
-  toolcrib tools --tools servers/         the same for your own lists
-  toolcrib search 'open a pull request'   how tool_search ranks them
-  toolcrib prompt --preset groups         exactly what a model would see"
+  toolcrib demo                           see it work, in a few seconds
+  toolcrib serve                          every server behind one, at http://127.0.0.1:7171/mcp
+  toolcrib import                         take over the servers your clients have
+  toolcrib doctor                         start every server and check it
+  toolcrib tools                          what tools cost, and what waits
+  toolcrib search 'open a pull request'   how tool_search ranks them"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -62,6 +65,18 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// See it work: a client, the gateway and seven servers, in a few seconds
+    Demo(demo::DemoArgs),
+    /// Put every server behind one: the MCP gateway
+    Serve(serve::ServeArgs),
+    /// List the servers: their state, tools, tokens, start-up time and last error
+    Servers(servers::ServersArgs),
+    /// Call a tool and print what it answers
+    Call(call::CallArgs),
+    /// Start every server, check it, and say how to mend what is wrong
+    Doctor(doctor::DoctorArgs),
+    /// Run one of the built-in servers over stdio
+    Builtin(builtin::BuiltinArgs),
     /// List tools: what each costs, what is sent and what waits
     Tools(tools::ToolsArgs),
     /// Rank tools for a query, as the model's tool_search does
@@ -98,6 +113,9 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
     output::text(&String::from_utf8_lossy(&script))
 }
 
+/// The most tools that are written out of those left out; the rest are counted.
+const MOST_WARNINGS: usize = 20;
+
 /// What holds for a whole run, as plain values.
 pub(crate) struct Context {
     pub(crate) config: Config,
@@ -113,12 +131,9 @@ impl Context {
         Ok(Self { config, env, json: global.json, quiet: global.quiet })
     }
 
-    /// The configured servers. Each that can't be used is told of.
-    #[allow(dead_code, reason = "for the commands that start servers, which are wired up next")]
+    /// The configured servers.
     pub(crate) fn servers(&self) -> Vec<Server> {
-        let servers = self.config.servers(&self.env);
-        self.config.server_warnings(&servers).iter().for_each(|text| self.warn(text));
-        servers
+        self.config.servers(&self.env)
     }
 
     /// Tells a person something that is not part of the answer.
@@ -132,6 +147,14 @@ impl Context {
     pub(crate) fn warn(&self, text: &str) {
         if !self.quiet {
             output::warn(text);
+        }
+    }
+
+    /// Tells of tools that were left out, as far as anybody would read it.
+    pub(crate) fn warn_of_left_out(&self, warnings: &[String]) {
+        warnings.iter().take(MOST_WARNINGS).for_each(|warning| self.warn(warning));
+        if let Some(more @ 1..) = warnings.len().checked_sub(MOST_WARNINGS) {
+            self.warn(&format!("{more} more tools were left out"));
         }
     }
 }

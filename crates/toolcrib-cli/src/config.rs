@@ -24,18 +24,13 @@ use toolcrib::{
 };
 
 pub(crate) use command::{ConfigCommand, run};
-pub(crate) use entry::{ServerEntry, name_fault};
+pub(crate) use entry::{Era, ServerEntry, name_fault};
 pub(crate) use environment::Environment;
 pub(crate) use file::{file_to_edit, is_json, read_text};
 pub(crate) use foreign::{ForeignFile, Found};
 pub(crate) use gateway::Gateway;
 pub(crate) use secret::Secret;
-pub(crate) use servers::{Server, workspace};
-#[allow(
-    unused_imports,
-    reason = "for the commands that start servers, which are wired up next"
-)]
-pub(crate) use {entry::Era, gateway::TokenHash, servers::Launch};
+pub(crate) use servers::{Launch, Server, workspace};
 
 use crate::output::Misuse;
 

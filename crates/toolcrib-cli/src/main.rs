@@ -5,23 +5,33 @@
 //! 1. `args`: what may be asked for on the command line.
 //! 2. `config`: what `toolcrib.toml` or another program's file may say, what is wrong where, and
 //!    the servers it amounts to.
-//! 3. `sources`: tool lists, read from files or from the built-in sample.
-//! 4. `client`: the MCP clients that are known, and where their files are.
-//! 5. `tools`, `search`, `prompt`, `plan`, `import`, `edit` (add and remove), `client_config`: one
-//!    file per command.
-//! 6. `output`: the one place that prints.
+//! 3. `fleet`: the servers in use, asked for what they have and ended in the end.
+//! 4. `serve`, `builtin`: the gateway, and a built-in server as one of its own.
+//! 5. `servers`, `call`, `doctor`: what servers have, do and lack. `demo`: all of it at once.
+//! 6. `sources`: the servers' tools, tool lists in files, or the built-in sample, for `tools`,
+//!    `search`, `prompt` and `plan`.
+//! 7. `client`: the MCP clients that are known, and where their files are, for `import` and
+//!    `client_config`. `edit`: add and remove.
+//! 8. `output`: the one place that prints.
 
 mod args;
+mod builtin;
+mod call;
 mod client;
 mod client_config;
 mod config;
+mod demo;
+mod doctor;
 mod edit;
+mod fleet;
 mod import;
 mod output;
 mod plan;
 mod prompt;
 mod sample;
 mod search;
+mod serve;
+mod servers;
 mod sources;
 mod tools;
 
@@ -30,6 +40,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Args, Command, Context};
+use crate::config::Environment;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -48,16 +59,25 @@ fn run(args: &Args) -> anyhow::Result<()> {
         Command::Import(import) => return import::run(import, &args.global),
         Command::Add(add) => return edit::add(add, &args.global),
         Command::Remove(remove) => return edit::remove(remove, &args.global),
+        Command::Builtin(builtin) => return builtin::run(builtin, &Environment::of_process()),
+        Command::Demo(demo) => return demo::run(demo, &args.global),
+        Command::Doctor(doctor) => return doctor::run(doctor, &args.global),
         _ => {}
     }
     let context = Context::new(&args.global)?;
     match &args.command {
+        Command::Serve(args) => serve::run(args, &context),
+        Command::Servers(args) => servers::run(args, &context),
+        Command::Call(args) => call::run(args, &context),
         Command::Tools(args) => tools::run(args, &context),
         Command::Search(args) => search::run(args, &context),
         Command::Prompt(args) => prompt::run(args, &context),
         Command::Plan(args) => plan::run(args, &context),
         Command::ClientConfig(args) => client_config::run(args, &context),
-        Command::Config(_)
+        Command::Builtin(_)
+        | Command::Demo(_)
+        | Command::Doctor(_)
+        | Command::Config(_)
         | Command::Completions { .. }
         | Command::Import(_)
         | Command::Add(_)

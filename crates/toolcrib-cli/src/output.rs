@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
@@ -14,8 +16,9 @@ use crate::args::Color;
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
-const RED: Style = AnsiColor::Red.on_default().bold();
-const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
+pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 
 pub(crate) fn set_color(color: Color) {
     match color {
@@ -33,6 +36,17 @@ pub(crate) fn text(text: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
+/// Writes what a tool said: as it came into a file or a pipe, harmless on a terminal.
+pub(crate) fn verbatim(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let text = if out.is_terminal() { &printable(text) } else { text };
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}
+
 /// Writes a value as JSON, past the stream that would take escapes out of it.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
@@ -44,6 +58,18 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 /// What can't be said on standard error can't be said at all, so failing to is ignored.
 fn say(text: fmt::Arguments<'_>) {
     let _ = anstream::stderr().lock().write_fmt(text);
+}
+
+/// Sends the log to standard error, from this level on.
+pub(crate) fn log(level: tracing::Level) {
+    let stderr = anstream::AutoStream::choice(&std::io::stderr());
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(stderr != anstream::ColorChoice::Never);
+    // There is one already: then that one stays.
+    let _ = log.try_init();
 }
 
 pub(crate) fn note(text: &str) {
@@ -69,6 +95,80 @@ pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
 pub(crate) fn progress(text: &str) {
     say(format_args!("\r\x1b[K{text}"));
 }
+
+/// A line on the terminal that says how far something has come, and is gone with this. Where
+/// nobody watches, nothing is written.
+pub(crate) struct Progress {
+    wanted: bool,
+    shown: AtomicBool,
+}
+
+impl Progress {
+    const WIDTH: usize = 24;
+    /// Longer lines would wrap, and could then not be replaced.
+    const MOST_TEXT: usize = 40;
+
+    pub(crate) fn new(wanted: bool) -> Self {
+        Self { wanted: wanted && io::stderr().is_terminal(), shown: AtomicBool::new(false) }
+    }
+
+    /// Whether anybody sees it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    pub(crate) fn bar(&self, done: usize, total: usize, text: &str) {
+        let filled = Self::WIDTH * done.min(total) / total.max(1);
+        let (full, rest) = ("━".repeat(filled), "─".repeat(Self::WIDTH - filled));
+        let text: String = one_line(text).chars().take(Self::MOST_TEXT).collect();
+        self.show(&format!("{GREEN}{full}{GREEN:#}{DIM}{rest}{DIM:#} {done}/{total} {text}"));
+    }
+
+    pub(crate) fn say(&self, text: &str) {
+        let most = Self::WIDTH + Self::MOST_TEXT;
+        let text: String = one_line(text).chars().take(most).collect();
+        self.show(&format!("{DIM}{text}{DIM:#}"));
+    }
+
+    fn show(&self, text: &str) {
+        if self.wanted {
+            self.shown.store(true, Ordering::Relaxed);
+            progress(text);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown.load(Ordering::Relaxed) {
+            progress("");
+        }
+    }
+}
+
+/// The user has had enough. There is nothing to add to that.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Something is wrong, and what was printed says so already.
+#[derive(Debug)]
+pub(crate) struct Told;
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("see above")
+    }
+}
+
+impl std::error::Error for Told {}
 
 /// A mistake in how the program was called or configured, rather than in what it was given.
 #[derive(Debug)]
@@ -100,6 +200,12 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_closed) {
         return ExitCode::SUCCESS;
     }
+    if error.is::<Interrupted>() {
+        return ExitCode::from(130);
+    }
+    if error.is::<Told>() {
+        return ExitCode::FAILURE;
+    }
     say(format_args!("{RED}error{RED:#}: {}\n", printable(&format!("{error:#}"))));
     let misused = error.chain().any(|cause| cause.is::<Misuse>());
     ExitCode::from(if misused { 2 } else { 1 })
@@ -119,6 +225,14 @@ pub(crate) fn one_line(text: &str) -> String {
 /// A number with its thousands apart.
 pub(crate) fn number(number: u64) -> String {
     TokenCount { tokens: number, exact: true }.to_string()
+}
+
+/// How long something took, as people say it.
+pub(crate) fn duration(time: Duration) -> String {
+    match time.as_millis() {
+        millis @ 0..1_000 => format!("{millis} ms"),
+        _ => format!("{:.1} s", time.as_secs_f64()),
+    }
 }
 
 /// How many of what: `1 tool`, `2 tools`.

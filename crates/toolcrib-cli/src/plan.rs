@@ -22,7 +22,7 @@ asked for to the tools array; `dispatch` shows them in a result and leaves the a
 sizes are measured, under the preset and the configuration in use. The rest is up to you.
 
 Examples:
-  toolcrib plan                                     the sample, by Anthropic's rules
+  toolcrib plan                                     your servers or a sample, by Anthropic's rules
   toolcrib plan --tools servers/ --model claude-opus-5-5
   toolcrib plan --turns 60 --loads 10 --history 80000 --provider openai
   toolcrib plan --model claude-sonnet-5-5 --1h --json | jq .cheapest

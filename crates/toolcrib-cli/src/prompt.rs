@@ -15,7 +15,7 @@ use crate::sources::{ToolArgs, load_view};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  toolcrib prompt                              preset crib, on the sample
+  toolcrib prompt                              preset crib, on your servers or a sample
   toolcrib prompt --preset stubs --mode deferred
   toolcrib prompt --provider openai --model gpt-5.6-sol
   toolcrib prompt --tools servers/ --json | jq .tokens

@@ -24,7 +24,7 @@ Examples:
   toolcrib search 'list events' --tools servers/ --json
   toolcrib search --queries q.jsonl --run out.jsonl --limit 50
 
-Without a query, the sample is searched for one of its own.")]
+Without servers, lists and a query, a sample is searched for one of its own.")]
 pub(crate) struct SearchArgs {
     /// Words, +required words, select:a,b, /regex/ or a tool's name
     #[arg(conflicts_with = "queries")]

@@ -1,4 +1,4 @@
-//! Tool lists, read from files or from the built-in sample.
+//! Tools to look at: the configured servers', lists in files, or the built-in sample.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use toolcrib::{Registry, ServerTools, ToolName, ToolSpec, View};
 
 use crate::args::Context;
 use crate::output::one_line;
-use crate::sample;
+use crate::{fleet, sample};
 
 /// Where tools are read from.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -23,28 +23,34 @@ pub(crate) struct ToolArgs {
     ///
     /// A file is `{"server", "tools": […]}`, a `tools/list` result (`{"tools": […]}`, whose
     /// server is the file's name), a list of either, or JSONL of `{server, name, description,
-    /// inputSchema}`. Without it: `tools` in toolcrib.toml, else a built-in sample.
+    /// inputSchema}`. Without it: `tools` in toolcrib.toml, else the servers there, else a
+    /// built-in sample.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(crate) tools: Vec<PathBuf>,
 }
 
 impl ToolArgs {
-    /// Whether nothing was given, so that the sample is used.
+    /// Whether nothing was given or configured, so that the sample is used.
     pub(crate) fn is_sample(&self, context: &Context) -> bool {
+        self.has_no_lists(context) && context.config.servers.is_empty()
+    }
+
+    fn has_no_lists(&self, context: &Context) -> bool {
         self.tools.is_empty() && context.config.tools.is_empty()
     }
 }
 
-/// The most warnings that are written out; the rest are counted.
-const MOST_WARNINGS: usize = 20;
-
-/// Reads the tools that were asked for, or the sample, into a registry.
+/// Takes the tools that were asked for, those of the servers, or the sample into a registry.
 pub(crate) fn load_tools(args: &ToolArgs, context: &Context) -> anyhow::Result<Registry> {
+    if args.has_no_lists(context) && !args.is_sample(context) {
+        return fleet::with(context, async |fleet| Ok(fleet.registry(context).await));
+    }
     let mut lists = Lists::default();
     if args.is_sample(context) {
         context.note(
             "Using the built-in sample. Give your own tool lists with --tools PATH…, \
-             or as `tools` in toolcrib.toml.",
+             or your servers with `toolcrib import` or `toolcrib add`. (Without any, \
+             `toolcrib serve` serves the built-in servers.)",
         );
         lists.add_json("sample", "sample", sample::SERVERS)?;
     } else {
@@ -58,12 +64,7 @@ pub(crate) fn load_tools(args: &ToolArgs, context: &Context) -> anyhow::Result<R
         }
     }
     let registry = lists.register();
-    for warning in lists.warnings.iter().take(MOST_WARNINGS) {
-        context.warn(warning);
-    }
-    if let Some(more @ 1..) = lists.warnings.len().checked_sub(MOST_WARNINGS) {
-        context.warn(&format!("{more} more tools were left out"));
-    }
+    context.warn_of_left_out(&lists.warnings);
     Ok(registry)
 }
 

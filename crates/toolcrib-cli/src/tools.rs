@@ -18,7 +18,7 @@ use totals::Totals;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  toolcrib tools                          the built-in sample
+  toolcrib tools                          those of your servers, or a built-in sample
   toolcrib tools --tools servers/ --by server
   toolcrib tools issue                    names that contain `issue`
   toolcrib tools 'git/*' --sort tokens    one server, the largest first

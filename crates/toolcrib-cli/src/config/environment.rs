@@ -56,6 +56,11 @@ impl Environment {
         self.folder("XDG_CONFIG_HOME").or_else(|| Some(self.home()?.join(".config")))
     }
 
+    /// Where programs keep what the user gives them.
+    pub(crate) fn data_home(&self) -> Option<PathBuf> {
+        self.folder("XDG_DATA_HOME").or_else(|| Some(self.home()?.join(".local/share")))
+    }
+
     /// Where programs keep what they can make anew.
     pub(crate) fn cache_home(&self) -> Option<PathBuf> {
         self.folder("XDG_CACHE_HOME").or_else(|| Some(self.home()?.join(".cache")))

@@ -42,7 +42,6 @@ pub(crate) enum Tokens {
 
 /// A bearer token as it is known here: by its SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "for the gateway, which is wired up next")]
 pub(crate) struct TokenHash {
     pub(crate) name: Option<String>,
     pub(crate) sha256: [u8; 32],
@@ -63,7 +62,6 @@ impl Default for Gateway {
 
 impl Gateway {
     /// The hashes of the tokens that are accepted.
-    #[allow(dead_code, reason = "for the gateway, which is wired up next")]
     pub(crate) fn token_hashes(&self) -> Vec<TokenHash> {
         let hash = |(name, hash): (Option<&String>, &String)| {
             Some(TokenHash { name: name.cloned(), sha256: sha256(hash)? })
@@ -72,7 +70,6 @@ impl Gateway {
     }
 
     /// Where what is known of servers is kept; nowhere if there is no home folder either.
-    #[allow(dead_code, reason = "for the gateway, which is wired up next")]
     pub(crate) fn cache_dir(&self, env: &Environment) -> Option<PathBuf> {
         self.cache_dir.clone().or_else(|| Some(env.cache_home()?.join("toolcrib")))
     }

@@ -17,7 +17,6 @@ const SETTINGS_FOLDERS: [&str; 4] = [".vscode", ".cursor", ".gemini", ".codex"];
 
 /// An MCP server to use, with everything it needs.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(dead_code, reason = "for the commands that start servers, which are wired up next")]
 pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) launch: Launch,

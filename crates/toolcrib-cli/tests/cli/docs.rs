@@ -70,25 +70,48 @@ fn the_dialogue_is_what_the_engine_says() {
     assert_eq!((run.tool.name().tool(), &run.arguments), ("create_issue", &whole));
 }
 
+/// Commands that change or show a configuration, and so need one.
+const OF_A_CONFIGURATION: [&str; 5] = ["import", "add", "remove", "client-config", "config"];
+
 /// Runs a command line as a reader would copy it, without what it is piped to or commented with.
 fn follow(line: &str) {
-    let folder = Folder::new(&[
-        ("toolcrib.toml", "[servers.weather]\ncommand = \"weather\"\n"),
+    let ends = ["  ", " | ", " > ", " #"].map(|end| line.find(end).unwrap_or(line.len()));
+    let line = &line[..ends.into_iter().min().unwrap()];
+    let words = words(line);
+    let mut files = vec![
         ("mcp.json", r#"{"mcpServers": {}}"#),
         ("home/.cursor/mcp.json", r#"{"mcpServers": {}}"#),
         ("folder/weather.json", WEATHER),
         ("servers/weather.json", WEATHER),
         ("q.jsonl", r#"{"id": 1, "query": "alerts"}"#),
-    ]);
-    let ends = ["  ", " | ", " > ", " #"].map(|end| line.find(end).unwrap_or(line.len()));
-    let line = &line[..ends.into_iter().min().unwrap()];
-    // Within quotes a `~` stands for a space.
-    let parts = line.split(['"', '\'']).enumerate();
-    let parts: Vec<String> = parts
-        .map(|(at, part)| if at % 2 == 0 { part.to_owned() } else { part.replace(' ', "~") })
-        .collect();
-    let args = parts.concat();
-    folder.text(args.strip_prefix("toolcrib ").unwrap());
+    ];
+    if OF_A_CONFIGURATION.contains(&&*words[1]) {
+        files.push(("toolcrib.toml", "[servers.weather]\ncommand = \"weather\"\n"));
+    }
+    let folder = Folder::new(&files);
+    let mut command = folder.command("");
+    command.args(&words[1..]);
+    if ["serve", "builtin"].contains(&&*words[1]) {
+        // They run until they are stopped, which is not for here: that they are understood is.
+        command.arg("--help");
+    }
+    let output = Folder::output(command);
+    assert_eq!(output.code, Some(0), "{line}: {}", output.stderr);
+}
+
+/// The words of a command line, as a shell takes them.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut quote) = (vec![String::new()], None);
+    for c in line.trim().chars() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('"' | '\'', None) => quote = Some(c),
+            (' ', None) => words.push(String::new()),
+            (c, _) => words.last_mut().unwrap().push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 #[test]
@@ -109,6 +132,11 @@ fn the_commands_of_the_docs_run() {
 #[test]
 fn the_examples_of_every_command_run() {
     for command in [
+        "demo",
+        "serve",
+        "servers",
+        "call",
+        "doctor",
         "tools",
         "search",
         "prompt",

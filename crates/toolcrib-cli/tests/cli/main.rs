@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod call;
 mod client_config;
 mod config;
+mod demo;
 mod docs;
+mod doctor;
 mod edit;
+mod fleet;
 mod import;
 mod plan;
 mod prompt;

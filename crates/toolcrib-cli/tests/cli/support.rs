@@ -32,11 +32,15 @@ impl Folder {
         command.current_dir(self.0.path()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
         // Whoever runs the tests has a home of their own, which is none of the tests' business.
         command.env("HOME", self.path("home"));
-        for name in
-            ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "APPDATA"]
-        {
+        for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"].into_iter().chain([
+            "CLAUDE_CONFIG_DIR",
+            "CODEX_HOME",
+            "APPDATA",
+        ]) {
             command.env_remove(name);
         }
+        // Servers inherit it, so whatever is started from here can be told by it.
+        command.env("XDG_MARK", self.0.path());
         // A `~` stands for a space within an argument.
         command.args(args.split_whitespace().map(|arg| arg.replace('~', " ")));
         command
@@ -75,6 +79,21 @@ impl Folder {
         output.stderr
     }
 
+    /// Processes that were started from here and are still there.
+    pub(crate) fn left_behind(&self) -> Vec<String> {
+        let mark = format!("XDG_MARK={}", self.0.path().display());
+        let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+        let marked = processes.flatten().filter(|process| {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        });
+        let name = |process: fs::DirEntry| {
+            let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).replace('\0', " ")
+        };
+        marked.map(name).collect()
+    }
+
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
@@ -86,6 +105,33 @@ impl Folder {
 
 pub(crate) fn sample() -> Folder {
     Folder::new(&[])
+}
+
+/// A server of the configuration that is one of the built-in ones, under this name.
+pub(crate) fn builtin(name: &str, server: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_toolcrib");
+    format!("[servers.{name}]\ncommand = '{program}'\nargs = ['builtin', '{server}']\n")
+}
+
+/// A server of the configuration that is a script for `sh`.
+pub(crate) fn script(name: &str, text: &str) -> String {
+    format!("[servers.{name}]\ncommand = 'sh'\nargs = ['-c', '''\n{text}''']\n")
+}
+
+/// A script that answers as an MCP server, with these tools and this result of every call.
+pub(crate) fn odd_server(tools: &str, result: &str) -> String {
+    format!(
+        r#"answer() {{ printf '{{"jsonrpc":"2.0","id":%s,"result":%s}}\n' "$id" "$1"; }}
+while read -r line; do
+  id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  case $line in
+    *'"initialize"'*) answer '{{"protocolVersion":"2024-11-05","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"odd","version":"1"}}}}' ;;
+    *'"tools/list"'*) answer '{{"tools":{tools}}}' ;;
+    *'"tools/call"'*) answer '{result}' ;;
+  esac
+done
+"#
+    )
 }
 
 pub(crate) fn keys(value: &Value) -> Vec<&str> {

@@ -40,6 +40,12 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
 #[test]
 fn every_command_explains_itself_with_examples() {
     for command in [
+        "demo",
+        "serve",
+        "builtin",
+        "servers",
+        "call",
+        "doctor",
         "tools",
         "search",
         "prompt",

@@ -1,0 +1,206 @@
+//! The servers in use: those of the configuration, or the built-in ones if it has none.
+
+mod ask;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::task::JoinSet;
+use toolcrib::builtins::{self, Builtin, BuiltinTools};
+use toolcrib::mcp::{Environment, Era, Launch, ServerConfig, Upstream, Upstreams};
+use toolcrib::store::SqliteStore;
+use toolcrib::{Crib, CribBuilder, Naming, Settings};
+
+use crate::args::Context;
+use crate::config::{self, Server};
+use crate::output::{self, Interrupted};
+use crate::serve;
+pub(crate) use ask::{ask_each, register};
+
+/// The file in the cache folder that says what servers listed.
+const STORE_FILE: &str = "toolcrib.db";
+
+/// How long a client waits for the lists that are known, so that what it is told first has them.
+const KNOWN_SOON: Duration = Duration::from_millis(40);
+
+/// The servers in use. Nothing is started yet.
+pub(crate) struct Fleet {
+    upstreams: Upstreams,
+    /// Where what they list is kept, or why it can't be. Nowhere without a folder for it.
+    pub(crate) store: Result<Option<SqliteStore>, String>,
+    /// The keys of the servers of which something was known from the start.
+    known: HashSet<String>,
+    pub(crate) servers: Vec<Upstream>,
+    pub(crate) builtins: Vec<Arc<BuiltinTools>>,
+    /// Servers that can't be used as they are configured, with the reason.
+    pub(crate) unusable: Vec<(String, String)>,
+    /// Servers that are configured and not to be used.
+    pub(crate) disabled: Vec<String>,
+}
+
+/// Does something with the servers in use and ends them, whatever comes of it: also when the
+/// user has had enough.
+pub(crate) fn with<T>(
+    context: &Context,
+    work: impl AsyncFnOnce(&Fleet) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(async {
+        let ended = serve::ended();
+        let fleet = Fleet::open(context)?;
+        let done = tokio::select! {
+            done = work(&fleet) => done,
+            () = ended => Err(Interrupted.into()),
+        };
+        fleet.shut_down().await;
+        done
+    });
+    runtime.shutdown_background();
+    done
+}
+
+impl Fleet {
+    /// Opens the servers of the configuration; if it has none, the built-in ones over the
+    /// current folder.
+    pub(crate) fn open(context: &Context) -> anyhow::Result<Self> {
+        let store = open_store(context);
+        let at_once = context.config.gateway.start_at_once;
+        let upstreams = match &store {
+            Ok(Some(store)) => Upstreams::new(store.clone(), at_once),
+            _ => Upstreams::new((), at_once),
+        };
+        let kept = store.iter().flatten().flat_map(SqliteStore::manifests).flatten();
+        let known = kept.map(|manifest| manifest.key).collect();
+        let configured = context.servers();
+        let (mut servers, mut disabled) = (Vec::new(), Vec::new());
+        let (builtins, mut unusable) =
+            if configured.is_empty() { open_builtins(context)? } else { Default::default() };
+        for server in configured {
+            match to_config(&server) {
+                _ if !server.enabled => disabled.push(server.name),
+                Ok(config) => servers.push(upstreams.open(config)),
+                Err(reason) => unusable.push((server.name, reason)),
+            }
+        }
+        Ok(Self { upstreams, store, known, servers, builtins, unusable, disabled })
+    }
+
+    /// Tells of what was left out.
+    pub(crate) fn warn(&self, context: &Context) {
+        if let Err(reason) = &self.store {
+            context.warn(&format!("what servers list is not remembered: {reason}"));
+        }
+        let warnings = context.config.server_warnings(&context.servers());
+        warnings.iter().for_each(|text| context.warn(text));
+        let is_builtin = |name: &String| !context.config.servers.contains_key(name);
+        for (name, reason) in self.unusable.iter().filter(|(name, _)| is_builtin(name)) {
+            context.warn(&format!("the built-in server `{name}` can't be used: {reason}"));
+        }
+    }
+
+    /// The names of all that can be used.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let servers = self.servers.iter().map(|server| server.config().name.as_str());
+        servers.chain(self.builtins.iter().map(|builtin| builtin.server().name())).collect()
+    }
+
+    /// Whether the server was listed before.
+    pub(crate) fn is_known(&self, server: &Upstream) -> bool {
+        self.known.contains(&server.config().key())
+    }
+
+    /// A crib over all of them. What is known of a server is there at once; the others follow
+    /// when they have been listed.
+    pub(crate) async fn crib(&self, settings: Settings, naming: Naming) -> anyhow::Result<Crib> {
+        let builder = Crib::builder(settings).naming(naming);
+        let with =
+            |builder: CribBuilder, builtin: &Arc<BuiltinTools>| builder.toolset(builtin.clone());
+        let crib = self.builtins.iter().fold(builder, with).build().await?;
+        let mut listing = JoinSet::new();
+        for server in &self.servers {
+            let listed = crib.add_soon(server.clone());
+            if self.is_known(server) {
+                listing.spawn(listed);
+            }
+        }
+        // Most clients ask once what there is.
+        let _ = tokio::time::timeout(KNOWN_SOON, listing.join_all()).await;
+        Ok(crib)
+    }
+
+    /// Ends every server and keeps what they listed.
+    pub(crate) async fn shut_down(&self) {
+        self.upstreams.shut_down().await;
+        if let Ok(Some(store)) = &self.store
+            && let Err(error) = store.flush()
+        {
+            output::warn(&format!("what servers listed was not kept: {error}"));
+        }
+    }
+}
+
+/// Where what servers listed is kept. Without it everything works, only slower.
+fn open_store(context: &Context) -> Result<Option<SqliteStore>, String> {
+    let Some(folder) = context.config.gateway.cache_dir(&context.env) else { return Ok(None) };
+    let store = SqliteStore::open_or_recover(folder.join(STORE_FILE));
+    store.map(Some).map_err(|error| error.to_string())
+}
+
+/// What could be opened, and what could not with the reason.
+type Opened = (Vec<Arc<BuiltinTools>>, Vec<(String, String)>);
+
+fn open_builtins(context: &Context) -> anyhow::Result<Opened> {
+    let here = std::env::current_dir().context("there is no current folder")?;
+    let options = builtins::Options {
+        roots: vec![here],
+        data_dir: data_dir(&context.env),
+        ..builtins::Options::default()
+    };
+    let (mut opened, mut unusable) = (Vec::new(), Vec::new());
+    for builtin in Builtin::ALL {
+        match builtin.open(&options) {
+            Ok(tools) => opened.push(Arc::new(tools)),
+            Err(error) => unusable.push((builtin.name().to_owned(), error.to_string())),
+        }
+    }
+    Ok((opened, unusable))
+}
+
+/// Where built-in servers keep what they are given.
+pub(crate) fn data_dir(env: &config::Environment) -> Option<PathBuf> {
+    Some(env.data_home()?.join("toolcrib"))
+}
+
+fn to_config(server: &Server) -> Result<ServerConfig, String> {
+    let launch = match &server.launch {
+        config::Launch::Command { command, args, env, own_env, cwd } => Launch::Command {
+            command: command.clone(),
+            args: args.clone(),
+            env: Environment { inherited: Some(env.clone()), own: own_env.clone() },
+            cwd: cwd.clone(),
+        },
+        config::Launch::Http { url, headers } => {
+            Launch::Http { url: url.clone(), headers: headers.clone() }
+        }
+        config::Launch::Unusable { reason } => return Err(reason.clone()),
+    };
+    let mut config = ServerConfig::http(&server.name, "");
+    config.launch = launch;
+    config.title = server.title.clone();
+    config.description = server.description.clone();
+    config.eager = server.eager;
+    config.include = server.include.clone();
+    config.exclude = server.exclude.clone();
+    config.start_limit = server.start_limit;
+    config.call_limit = server.call_limit;
+    config.idle_stop = server.idle_stop;
+    config.era = match server.era {
+        config::Era::Auto => None,
+        config::Era::Y2025 => Some(Era::Sessions),
+        config::Era::Y2026 => Some(Era::Stateless),
+    };
+    Ok(config)
+}
