@@ -135,12 +135,14 @@ impl Connection {
             }
         }
         let answer = loop {
-            let heard = limit.and_then(|limit| Some((self.board.heard(number)?, limit)));
-            // Without a limit, or answered already.
-            let Some((since, limit)) = heard else { break (&mut answered).await };
-            match timeout_at(since + limit, &mut answered).await {
+            let (since, limit) = (self.board.heard(number), limit.unwrap_or(Duration::MAX));
+            // Without a limit that ever comes, or answered already.
+            let Some(end) = since.and_then(|since| since.checked_add(limit)) else {
+                break (&mut answered).await;
+            };
+            match timeout_at(end, &mut answered).await {
                 Ok(answer) => break answer,
-                Err(_) if self.board.heard(number) == Some(since) => {
+                Err(_) if self.board.heard(number) == since => {
                     return Err(Failure::Late(limit));
                 }
                 Err(_) => {}

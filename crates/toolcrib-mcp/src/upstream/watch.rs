@@ -55,13 +55,13 @@ pub(super) async fn watch(
 impl Inner {
     /// When it may be stopped, as things stand.
     fn idle_end(&self) -> Instant {
-        let state = self.lock();
-        match self.config.idle_stop {
-            Some(idle) if state.users == 0 => state.last_used + idle,
+        let (state, now) = (self.lock(), Instant::now());
+        let end = self.config.idle_stop.and_then(|idle| match state.users {
+            0 => state.last_used.checked_add(idle),
             // Looked at again when a call may have ended.
-            Some(idle) => Instant::now() + idle,
-            None => Instant::now() + Duration::from_secs(24 * 3600),
-        }
+            _ => now.checked_add(idle.max(SETTLING)),
+        });
+        end.unwrap_or(now + Duration::from_secs(24 * 3600))
     }
 
     /// Notes that it is stopped, if nobody uses it.

@@ -110,6 +110,16 @@ async fn a_call_that_stays_silent_is_given_up_and_the_server_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_limit_beyond_all_time_is_none() {
+    let scene = Scene::new();
+    let mut config = scene.server(json!({}));
+    config.start_limit = Duration::MAX;
+    config.call_limit = Some(Duration::MAX);
+    config.idle_stop = Some(Duration::MAX);
+    assert!(say(&Upstream::new(config), "act").await.starts_with("act"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn progress_is_a_sign_of_life() {
     let scene = Scene::new();
     let mut config = scene.server(json!({}));

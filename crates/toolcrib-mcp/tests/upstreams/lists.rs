@@ -64,7 +64,9 @@ async fn a_promise_of_no_time_at_all_starts_nothing() {
     within(first.shut_down()).await;
     let upstream = Upstreams::new(store, 4).open(scene.server(json!({"ttl": 0})));
     names(&upstream).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(upstream.status().state, UpstreamState::Known);
+    assert_eq!(scene.lines("starts").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
