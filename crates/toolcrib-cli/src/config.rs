@@ -25,7 +25,7 @@ use toolcrib::{
 
 pub(crate) use command::{ConfigCommand, run};
 pub(crate) use entry::{Era, ServerEntry, name_fault};
-pub(crate) use environment::Environment;
+pub(crate) use environment::{Environment, is_harmless};
 pub(crate) use file::{file_to_edit, is_json, read_text};
 pub(crate) use foreign::{ForeignFile, Found};
 pub(crate) use gateway::Gateway;

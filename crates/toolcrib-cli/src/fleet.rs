@@ -2,7 +2,7 @@
 
 mod ask;
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +31,6 @@ pub(crate) struct Fleet {
     upstreams: Upstreams,
     /// Where what they list is kept, or why it can't be. Nowhere without a folder for it.
     pub(crate) store: Result<Option<SqliteStore>, String>,
-    /// The keys of the servers of which something was known from the start.
-    known: HashSet<String>,
     pub(crate) servers: Vec<Upstream>,
     pub(crate) builtins: Vec<Arc<BuiltinTools>>,
     /// Servers that can't be used as they are configured, with the reason.
@@ -72,8 +70,6 @@ impl Fleet {
             Ok(Some(store)) => Upstreams::new(store.clone(), at_once),
             _ => Upstreams::new((), at_once),
         };
-        let kept = store.iter().flatten().flat_map(SqliteStore::manifests).flatten();
-        let known = kept.map(|manifest| manifest.key).collect();
         let configured = context.servers();
         let (mut servers, mut disabled) = (Vec::new(), Vec::new());
         let (builtins, mut unusable) =
@@ -85,7 +81,7 @@ impl Fleet {
                 Err(reason) => unusable.push((server.name, reason)),
             }
         }
-        Ok(Self { upstreams, store, known, servers, builtins, unusable, disabled })
+        Ok(Self { upstreams, store, servers, builtins, unusable, disabled })
     }
 
     /// Tells of what was left out.
@@ -107,11 +103,6 @@ impl Fleet {
         servers.chain(self.builtins.iter().map(|builtin| builtin.server().name())).collect()
     }
 
-    /// Whether the server was listed before.
-    pub(crate) fn is_known(&self, server: &Upstream) -> bool {
-        self.known.contains(&server.config().key())
-    }
-
     /// A crib over all of them. What is known of a server is there at once; the others follow
     /// when they have been listed.
     pub(crate) async fn crib(&self, settings: Settings, naming: Naming) -> anyhow::Result<Crib> {
@@ -121,8 +112,9 @@ impl Fleet {
         let crib = self.builtins.iter().fold(builder, with).build().await?;
         let mut listing = JoinSet::new();
         for server in &self.servers {
+            let is_known = server.is_known();
             let listed = crib.add_soon(server.clone());
-            if self.is_known(server) {
+            if is_known {
                 listing.spawn(listed);
             }
         }
@@ -179,7 +171,7 @@ fn to_config(server: &Server) -> Result<ServerConfig, String> {
         config::Launch::Command { command, args, env, own_env, cwd } => Launch::Command {
             command: command.clone(),
             args: args.clone(),
-            env: Environment { inherited: Some(env.clone()), own: own_env.clone() },
+            env: environment(env, own_env),
             cwd: cwd.clone(),
         },
         config::Launch::Http { url, headers } => {
@@ -204,3 +196,14 @@ fn to_config(server: &Server) -> Result<ServerConfig, String> {
     };
     Ok(config)
 }
+
+/// The environment of a server. What was allowed in besides the harmless counts as its own: it
+/// may be a credential, and decide what the server lists.
+fn environment(whole: &Variables, own: &Variables) -> Environment {
+    let is_harmless = |name: &str| config::is_harmless(name) && !own.contains_key(name);
+    let (inherited, own): (Variables, Variables) =
+        whole.clone().into_iter().partition(|(name, _)| is_harmless(name));
+    Environment { inherited: Some(inherited), own }
+}
+
+type Variables = BTreeMap<String, String>;

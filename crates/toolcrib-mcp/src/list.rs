@@ -87,7 +87,6 @@ pub(crate) async fn ask(
         listed_at: SystemTime::now(),
         holds_for,
         start_took: None,
-        tokens: None,
     })
 }
 

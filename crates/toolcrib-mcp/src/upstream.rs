@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch as channel};
 use tokio::time::Instant;
 use toolcrib_core::GroupId;
 use toolcrib_runtime::{
-    CallError, Invocation, Listing, Manifest, ManifestStore, ToolResult, Toolset,
+    CallError, Invocation, Listing, Loader, Manifest, ManifestStore, ToolResult, Toolset,
 };
 
 use crate::config::ServerConfig;
@@ -196,6 +196,14 @@ impl Upstream {
 
     fn inner(&self) -> &Arc<Inner> {
         &self.0.0
+    }
+}
+
+/// Brings the server as a group's toolset when a conversation first needs it.
+impl Loader for ServerConfig {
+    fn load(&self) -> BoxFuture<'static, Result<Arc<dyn Toolset>, String>> {
+        let upstream: Arc<dyn Toolset> = Arc::new(Upstream::new(self.clone()));
+        Box::pin(async { Ok(upstream) })
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Manifest {
     pub capabilities: Option<Box<RawValue>>,
     /// How it wants to be used, in its own words.
     pub instructions: Option<String>,
-    /// Its tools, each as it came. What could not be read as a tool is not among them.
+    /// Its tools, each as it came, whether it can be read as a tool or not.
     pub tools: Vec<Box<RawValue>>,
     /// When it was listed.
     pub listed_at: SystemTime,
@@ -27,8 +27,6 @@ pub struct Manifest {
     pub holds_for: Option<Duration>,
     /// How long it took to start.
     pub start_took: Option<Duration>,
-    /// Tokens of its tools' definitions (`o200k_base`), once they have been counted.
-    pub tokens: Option<u64>,
 }
 
 impl Manifest {

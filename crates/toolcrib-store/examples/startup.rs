@@ -67,7 +67,6 @@ fn manifest(n: usize) -> Result<Manifest, serde_json::Error> {
         listed_at: SystemTime::now(),
         holds_for: None,
         start_took: None,
-        tokens: Some(9000),
     })
 }
 

@@ -19,7 +19,7 @@
 //! #     Manifest {
 //! #         server: "weather".into(), protocol_version: "2025-11-25".into(), server_info: None,
 //! #         capabilities: None, instructions: None, tools: Vec::new(),
-//! #         listed_at: SystemTime::now(), holds_for: None, start_took: None, tokens: None,
+//! #         listed_at: SystemTime::now(), holds_for: None, start_took: None,
 //! #     }
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -13,7 +13,6 @@ pub(crate) const TABLE: &str = "
         server TEXT NOT NULL,
         protocol_version TEXT NOT NULL,
         tools INTEGER NOT NULL,
-        tokens INTEGER,
         listed_at INTEGER NOT NULL, -- milliseconds since 1970, as all times here
         used_at INTEGER NOT NULL,
         bytes INTEGER NOT NULL,
@@ -45,8 +44,6 @@ pub struct KeptManifest {
     pub protocol_version: String,
     /// How many tools it has.
     pub tools: u64,
-    /// Tokens of their definitions, if they have been counted.
-    pub tokens: Option<u64>,
     /// When it was listed, to the millisecond.
     pub listed_at: SystemTime,
     /// When it was last used, to the day.
@@ -70,7 +67,6 @@ impl Entry {
             server: manifest.server.clone(),
             protocol_version: manifest.protocol_version.clone(),
             tools: manifest.tools.len() as u64,
-            tokens: manifest.tokens,
             listed_at: time(millis(manifest.listed_at)),
             used_at: time(millis(SystemTime::now())),
             bytes: body.len() as u64,
@@ -81,7 +77,7 @@ impl Entry {
 
 const FIND: &str = "SELECT body, used_at FROM manifests WHERE key = ?1";
 const LIST: &str = "
-    SELECT key, server, protocol_version, tools, tokens, listed_at, used_at, bytes
+    SELECT key, server, protocol_version, tools, listed_at, used_at, bytes
     FROM manifests";
 
 /// What is read under a key.
@@ -115,10 +111,9 @@ pub(crate) fn list(connection: &Connection) -> rusqlite::Result<Vec<KeptManifest
             server: row.get(1)?,
             protocol_version: row.get(2)?,
             tools: row.get::<_, i64>(3)?.try_into().unwrap_or_default(),
-            tokens: row.get::<_, Option<i64>>(4)?.and_then(|tokens| tokens.try_into().ok()),
-            listed_at: time(row.get(5)?),
-            used_at: time(row.get(6)?),
-            bytes: row.get::<_, i64>(7)?.try_into().unwrap_or_default(),
+            listed_at: time(row.get(4)?),
+            used_at: time(row.get(5)?),
+            bytes: row.get::<_, i64>(6)?.try_into().unwrap_or_default(),
         })
     };
     connection.prepare(LIST)?.query_map([], read)?.collect()
@@ -127,13 +122,12 @@ pub(crate) fn list(connection: &Connection) -> rusqlite::Result<Vec<KeptManifest
 pub(crate) fn save(connection: &Connection, Entry { kept, body }: &Entry) -> rusqlite::Result<()> {
     connection
         .execute(
-            "INSERT OR REPLACE INTO manifests VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT OR REPLACE INTO manifests VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 kept.key,
                 kept.server,
                 kept.protocol_version,
                 i64::try_from(kept.tools).unwrap_or(i64::MAX),
-                kept.tokens.and_then(|tokens| i64::try_from(tokens).ok()),
                 millis(kept.listed_at),
                 millis(kept.used_at),
                 i64::try_from(kept.bytes).unwrap_or(i64::MAX),

@@ -11,6 +11,13 @@ use globset::Glob;
 const PASSED_ON: [&str; 11] =
     ["HOME", "LANG", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_*"];
 
+/// Whether every server gets the variable.
+pub(crate) fn is_harmless(name: &str) -> bool {
+    let matches =
+        |pattern: &&str| Glob::new(pattern).is_ok_and(|it| it.compile_matcher().is_match(name));
+    PASSED_ON.iter().any(matches)
+}
+
 /// Environment variables by name.
 #[derive(Clone, Default)]
 pub(crate) struct Environment(BTreeMap<String, String>);

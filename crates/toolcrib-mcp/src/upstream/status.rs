@@ -53,6 +53,11 @@ pub struct Status {
 }
 
 impl Upstream {
+    /// Whether its tools are known, from this run or an earlier one.
+    pub fn is_known(&self) -> bool {
+        self.inner().lock().manifest.is_some()
+    }
+
     /// Its tools, as far as they are known, without starting it.
     pub fn known_tools(&self) -> Vec<ToolSpec> {
         let manifest = self.inner().lock().manifest.clone();

@@ -45,7 +45,7 @@ fn what_is_absent_comes_back_absent() {
     let store = SqliteStore::open_in_memory().unwrap();
     let mut bare = manifest("bare", 0);
     (bare.server_info, bare.capabilities, bare.instructions) = (None, None, None);
-    (bare.holds_for, bare.start_took, bare.tokens) = (None, None, None);
+    (bare.holds_for, bare.start_took) = (None, None);
     store.put("k", bare.clone());
     store.flush().unwrap();
     assert_eq!(text(&store.get("k").unwrap()), text(&bare));
@@ -92,7 +92,7 @@ fn a_list_tells_what_is_kept_whether_written_or_not() {
 
     let [first, second] = before.as_slice() else { panic!("{before:?}") };
     assert_eq!((first.key.as_str(), first.server.as_str()), ("k1", "alpha"));
-    assert_eq!((first.tools, first.tokens), (5, Some(1234)));
+    assert_eq!(first.tools, 5);
     assert_eq!(first.listed_at, UNIX_EPOCH + Duration::from_millis(1_790_000_000_123));
     assert_eq!(first.bytes, text(&manifest("alpha", 5)).len() as u64);
     assert_eq!(second.server, "zeta");

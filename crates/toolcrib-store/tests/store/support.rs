@@ -28,7 +28,6 @@ pub(crate) fn manifest(server: &str, tools: usize) -> Manifest {
         listed_at: UNIX_EPOCH + Duration::from_millis(1_790_000_000_123),
         holds_for: Some(Duration::from_millis(1500)),
         start_took: Some(Duration::from_micros(250)),
-        tokens: Some(1234),
     }
 }
 
