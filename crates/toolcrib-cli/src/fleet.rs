@@ -24,7 +24,11 @@ pub(crate) use ask::{ask_each, register};
 const STORE_FILE: &str = "toolcrib.db";
 
 /// How long a client waits for the lists that are known, so that what it is told first has them.
-const KNOWN_SOON: Duration = Duration::from_millis(40);
+const KNOWN_SOON: Duration = Duration::from_secs(1);
+
+/// More known tools than this take too long to wait for. What a client is told first of so many
+/// is the names of their servers at best.
+const MOST_AWAITED: usize = 2_000;
 
 /// The servers in use. Nothing is started yet.
 pub(crate) struct Fleet {
@@ -110,16 +114,19 @@ impl Fleet {
         let with =
             |builder: CribBuilder, builtin: &Arc<BuiltinTools>| builder.toolset(builtin.clone());
         let crib = self.builtins.iter().fold(builder, with).build().await?;
-        let mut listing = JoinSet::new();
+        let (mut listing, mut awaited) = (JoinSet::new(), 0);
         for server in &self.servers {
-            let is_known = server.is_known();
+            let known = server.known();
             let listed = crib.add_soon(server.clone());
-            if is_known {
+            if let Some(tools) = known {
+                awaited += tools;
                 listing.spawn(listed);
             }
         }
         // Most clients ask once what there is.
-        let _ = tokio::time::timeout(KNOWN_SOON, listing.join_all()).await;
+        if awaited <= MOST_AWAITED {
+            let _ = tokio::time::timeout(KNOWN_SOON, listing.join_all()).await;
+        }
         Ok(crib)
     }
 

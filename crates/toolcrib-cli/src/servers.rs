@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ServersArgs, context: &Context) -> anyhow::Result<()> {
 
 /// Has servers list their tools; what comes of it is in their status.
 async fn ask(fleet: &Fleet, refresh: bool, context: &Context) {
-    let is_due = |server: &&Upstream| refresh || !server.is_known();
+    let is_due = |server: &&Upstream| refresh || server.known().is_none();
     let due: Vec<Upstream> = fleet.servers.iter().filter(is_due).cloned().collect();
     ask_each(&due, context, |server| async move {
         let listed = if refresh {

@@ -2,72 +2,41 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
-use toolcrib::{Call, Engine, Policy, Registry, ServerTools, Session, Settings, Step};
-use toolcrib::{ToolName, ToolSpec};
-
 use crate::support::{Folder, WEATHER, keys, sample};
 
 const README: &str = include_str!("../../../../README.md");
 const CONFIGURATION: &str = include_str!("../../../../docs/configuration.md");
 const RECIPES: &str = include_str!("../../../../docs/recipes.md");
 const COMING_FROM: &str = include_str!("../../../../docs/coming-from.md");
-const SAMPLE: &str = include_str!("../../data/sample.json");
+const GATEWAY: &str = include_str!("../../../../docs/gateway.md");
 
-/// The sample's servers, as the commands read them.
-fn registry() -> Registry {
-    let registry = Registry::default();
-    let servers: Vec<Value> = serde_json::from_str(SAMPLE).unwrap();
-    for server in &servers {
-        let name = server["server"].as_str().unwrap();
-        let spec = |tool: &Value| {
-            ToolSpec::parse(&tool.to_string(), |own| ToolName::mcp(name, own)).unwrap()
-        };
-        let specs = server["tools"].as_array().unwrap().iter().map(spec);
-        registry.replace_server(ServerTools::new(name, specs));
+/// A line without what differs from run to run: how long something took.
+fn without_times(line: &str) -> String {
+    let line = line.trim();
+    let ends_with_time = |inside: &str| inside.ends_with(" ms)") || inside.ends_with(" s)");
+    match line.rfind(" (") {
+        Some(at) if ends_with_time(&line[at..]) => {
+            // What else stands between the brackets is no time.
+            let rest = line[at..].rsplit_once(", ").map_or("", |(rest, _)| rest);
+            format!("{}{rest}", &line[..at])
+        }
+        _ => line.to_owned(),
     }
-    registry
-}
-
-/// The lines of the dialogue that this side speaks, each in the parts between its ellipses.
-fn lines(of: &str) -> Vec<Vec<&'static str>> {
-    let spoken = README.lines().filter_map(|line| line.strip_prefix(of));
-    spoken.map(|line| line.trim().split('…').collect()).collect()
 }
 
 #[test]
-fn the_dialogue_is_what_the_engine_says() {
-    let view = registry().catalog().view(&Policy::default());
-    let engine = Engine::new(Settings::default()).unwrap();
-    let mut session = Session::new();
-    let issue = |arguments: Value| json!({"tool_name": "mcp__issues__create_issue", "arguments": arguments});
-    let whole = json!({"project": "APP", "title": "Crash on start"});
-    let calls = [
-        ("tool_search", json!({"query": "create an issue"})),
-        ("call_tool", issue(json!({"title": "Crash on start"}))),
-        ("call_tool", issue(whole.clone())),
-    ];
-    let answers = lines("crib  ");
-    let mut steps = calls.map(|(name, arguments)| {
-        let written = &lines("model  ");
-        let values = arguments.as_object().unwrap().iter();
-        let values: Vec<String> = values.map(|(key, value)| format!("{key}={value}")).collect();
-        let line = format!("{name}({})", values.join(", "));
-        let bare = |text: &str| text.replace(' ', "");
-        assert!(written.iter().any(|parts| bare(parts[0]) == bare(&line)), "{line}");
-        Some(engine.resolve(&mut session, &view, &Call::new(name, arguments)))
-    });
-    for (step, parts) in steps.iter().zip(&answers) {
-        let Some(Step::Answer(answer)) = step else { panic!("{step:?}") };
-        let mut rest = answer.content.as_str();
-        for part in parts {
-            let at = rest.find(part.trim()).unwrap_or_else(|| panic!("`{part}` in {rest}"));
-            rest = &rest[at + part.trim().len()..];
-        }
+fn the_demo_of_the_readme_is_what_the_demo_shows() {
+    let output = sample().run("demo");
+    let shown: Vec<String> = output.stdout.lines().map(without_times).collect();
+    let excerpt =
+        README.split("```").find(|block| block.contains("\n1  Every definition")).unwrap();
+    let mut rest = shown.iter();
+    let lines = excerpt.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "…");
+    for line in lines {
+        let line = without_times(line);
+        let found = rest.any(|shown| *shown == line);
+        assert!(found, "`{line}` is not where it should be in:\n{}", output.stdout);
     }
-    assert_eq!(answers.len(), 2);
-    let Some(Step::Run(run)) = steps[2].take() else { panic!("{:?}", steps[2]) };
-    assert_eq!((run.tool.name().tool(), &run.arguments), ("create_issue", &whole));
 }
 
 /// Commands that change or show a configuration, and so need one.
@@ -116,7 +85,7 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn the_commands_of_the_docs_run() {
-    let documents = [README, CONFIGURATION, RECIPES];
+    let documents = [README, CONFIGURATION, RECIPES, GATEWAY];
     let lines: Vec<String> = documents
         .iter()
         .flat_map(|document| document.lines())
@@ -188,9 +157,10 @@ fn every_key_is_documented() {
 #[test]
 fn every_link_between_documents_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for file in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/ARCHITECTURE.md"]
-        .into_iter()
-        .chain(["docs/configuration.md", "docs/recipes.md", "docs/coming-from.md"])
+    for file in
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/ARCHITECTURE.md"].into_iter().chain(
+            ["docs/configuration.md", "docs/recipes.md", "docs/coming-from.md", "docs/gateway.md"],
+        )
     {
         let text = std::fs::read_to_string(root.join(file)).unwrap();
         for target in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {

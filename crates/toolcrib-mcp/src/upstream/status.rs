@@ -53,9 +53,10 @@ pub struct Status {
 }
 
 impl Upstream {
-    /// Whether its tools are known, from this run or an earlier one.
-    pub fn is_known(&self) -> bool {
-        self.inner().lock().manifest.is_some()
+    /// How many tools it is known to list, from this run or an earlier one; `None` if nothing is
+    /// known of it.
+    pub fn known(&self) -> Option<usize> {
+        self.inner().lock().manifest.as_ref().map(|manifest| manifest.tools.len())
     }
 
     /// Its tools, as far as they are known, without starting it.
