@@ -85,6 +85,7 @@ async fn headers_must_say_what_the_body_says() {
         &[version, method],
         &[version, ("mcp-name", "odd__echo")],
         &[method, ("mcp-name", "odd__echo")],
+        &[version, method, ("mcp-name", "odd__echo"), ("mcp-name", "odd__fail")],
     ] {
         let (status, refused) = post(pairs, body("odd__echo")).await;
         assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32020)), "{pairs:?}");

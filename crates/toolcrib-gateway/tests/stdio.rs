@@ -448,3 +448,36 @@ async fn more_requests_than_may_run_wait_their_turn() {
     answered.sort_unstable();
     assert_eq!(answered, ids);
 }
+
+#[tokio::test]
+async fn what_waits_its_turn_keeps_nothing_else_waiting() {
+    let (_, odd, crib) = gateway().await;
+    let mut options = Options::default();
+    options.requests_in_flight = 1;
+    let gateway = Gateway::new(crib, options).unwrap();
+    let mut client = Client::open(&gateway, Endpoint::Full).await;
+    let first = client.send("tools/call", json!({"name": "odd__block"})).await;
+    let second = client.send("tools/call", json!({"name": "odd__block"})).await;
+    let third = client.send("tools/call", json!({"name": "odd__rich"})).await;
+    assert_eq!(client.request("ping", json!({})).await["result"], json!({}));
+    timeout(LONG, odd.blocking.notified()).await.unwrap();
+    for id in [second, first] {
+        client.notify("notifications/cancelled", json!({"requestId": id})).await;
+    }
+    assert_eq!(client.read().await["id"], third);
+}
+
+#[tokio::test]
+async fn whoever_sends_nonsense_and_reads_nothing_is_not_listened_to_for_ever() {
+    let (gateway, ..) = gateway().await;
+    let (mut to, input) = tokio::io::duplex(1 << 16);
+    let (output, _from) = tokio::io::duplex(1 << 16);
+    let serving = tokio::spawn(async move {
+        gateway.serve_on(input, output, Endpoint::Meta, std::future::pending()).await
+    });
+    // Each line of two bytes is answered with more than a hundred.
+    let nonsense = "x\n".repeat(1 << 20);
+    let written = tokio::io::AsyncWriteExt::write_all(&mut to, nonsense.as_bytes());
+    assert!(timeout(Duration::from_secs(5), written).await.is_err(), "all of it was taken in");
+    serving.abort();
+}

@@ -136,11 +136,13 @@ mod tests {
         let options = HttpOptions { allowed_hosts, ..HttpOptions::default() };
         let guard = Guard::new(&options);
         for host in
-            ["localhost", "127.0.0.1:7171", "[::1]:80", "[::1]", "crib.local:7171", "OTHER:1"]
+            ["localhost", "127.0.0.1:7171", "[::1]:80", "[::1]", "crib.local:7171", "OTHER:1",
+             "127.0.0.2", "[0:0:0:0:0:0:0:1]:80", "[::ffff:127.0.0.1]"]
         {
             assert_eq!(status(&guard, &[("host", host)]), 200, "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "::1"] {
+        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "::1", "a@localhost",
+            "localhost:80:80", "[::1].evil.example", "[::1", "0.0.0.0", "10.0.0.1", "localhost:x"] {
             assert_eq!(status(&guard, &[("host", host)]), 403, "{host}");
         }
         assert_eq!(status(&guard, &[]), 403);
