@@ -103,19 +103,23 @@ impl Gateway {
         Ok(outcome.result)
     }
 
-    /// The tool that an endpoint lists under this name, perhaps in a while.
-    async fn find(&self, endpoint: &Endpoint, name: &str) -> Option<Arc<Tool>> {
-        let find = || match endpoint {
+    /// The tool that is called this at an endpoint.
+    pub(crate) fn tool_at(&self, endpoint: &Endpoint, name: &str) -> Option<Arc<Tool>> {
+        match endpoint {
             Endpoint::Server(server) => self.view().tool_in(&self.group_of(server)?, name).cloned(),
             _ => self.view().tool(name).cloned(),
-        };
-        if let Some(tool) = find() {
+        }
+    }
+
+    /// The same, perhaps in a while.
+    async fn find(&self, endpoint: &Endpoint, name: &str) -> Option<Arc<Tool>> {
+        if let Some(tool) = self.tool_at(endpoint, name) {
             return Some(tool);
         }
         let mut patience = self.patience();
         loop {
             patience.look();
-            let found = find();
+            let found = self.tool_at(endpoint, name);
             if found.is_some() || !patience.again().await {
                 return found;
             }

@@ -1,26 +1,48 @@
 //! What belongs to one client: its conversation, and its requests that run.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use futures::FutureExt;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use toolcrib_core::Fingerprint;
 use toolcrib_runtime::Conversation;
-use toolcrib_wire::Id;
+use toolcrib_wire::{Id, RpcError, code};
 
+use crate::methods::respond;
+use crate::watch::Told;
 use crate::{Endpoint, Gateway};
+
+/// Requests of one client that may run, whatever is asked for.
+const MOST_TURNS: u32 = 1 << 20;
+
+/// Requests of one client that may wait for their turn.
+const MOST_WAITING: u32 = 10_000;
 
 /// A connection over stdio, or a session over HTTP.
 pub(crate) struct Client {
     pub(crate) endpoint: Endpoint,
-    /// As many permits as requests may run; all of them free when none does.
-    pub(crate) room: Arc<Semaphore>,
+    /// The list of tools it knows.
+    pub(crate) told: Told,
+    /// As many permits as requests may run.
+    turns: Semaphore,
+    /// As many permits as requests may run or wait; all of them free when none does.
+    places: Arc<Semaphore>,
+    all_places: u32,
     ledger: OnceLock<Ledger>,
-    running: Mutex<HashMap<Id, AbortHandle>>,
+    running: Mutex<Running>,
     /// The mildest log messages it wants.
     logs: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Running {
+    works: HashMap<Id, AbortHandle>,
+    /// Nothing more is begun.
+    ended: bool,
 }
 
 /// The conversation of a client of the session era.
@@ -32,9 +54,15 @@ struct Ledger {
 
 impl Client {
     pub(crate) fn new(endpoint: Endpoint, requests_in_flight: usize) -> Self {
+        let turns = u32::try_from(requests_in_flight).map_or(MOST_TURNS, |it| it.min(MOST_TURNS));
+        let turns = turns.max(1);
+        let all_places = turns + MOST_WAITING;
         Self {
             endpoint,
-            room: Arc::new(Semaphore::new(requests_in_flight.clamp(1, Semaphore::MAX_PERMITS))),
+            told: Told::default(),
+            turns: Semaphore::new(turns as usize),
+            places: Arc::new(Semaphore::new(all_places as usize)),
+            all_places,
             ledger: OnceLock::new(),
             running: Mutex::default(),
             logs: AtomicUsize::new(0),
@@ -67,43 +95,141 @@ impl Client {
         self.logs.store(mildest, Ordering::Relaxed);
     }
 
-    /// Runs work on a request that can be cancelled; `false` if a request of that id runs
-    /// already. The work must call [`finish`](Self::finish) before it answers.
-    pub(crate) fn start(&self, id: Id, work: impl Future<Output = ()> + Send + 'static) -> bool {
+    /// Runs work on a request, in its turn, and hands over the response; none if the request is
+    /// cancelled.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        id: Id,
+        work: impl Future<Output = Result<String, RpcError>> + Send + 'static,
+        answer: impl FnOnce(String) + Send + 'static,
+    ) -> Result<(), RpcError> {
+        let refused = |why: &str| Err(RpcError::new(code::INVALID_REQUEST, why));
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            return refused("Too many requests are waiting");
+        };
         let mut running = self.lock();
-        if running.contains_key(&id) {
-            return false;
+        if running.ended {
+            return refused("The session has ended");
         }
+        if running.works.contains_key(&id) {
+            return refused("A request of that id still runs");
+        }
+        let (client, of) = (self.clone(), id.clone());
+        let task = async move {
+            let turn = client.turns.acquire().await;
+            let result = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+                Err(RpcError::new(code::INTERNAL_ERROR, "The gateway broke over this request"))
+            });
+            drop(turn);
+            if client.finish(&of) {
+                answer(respond(&of, result));
+            }
+            drop(place);
+        };
         // Under the lock, so that work which is done at once finds itself here.
-        running.insert(id, tokio::spawn(work).abort_handle());
-        true
+        running.works.insert(id, tokio::spawn(task).abort_handle());
+        Ok(())
     }
 
-    /// Notes that a request is done; `false` if it was cancelled, and so gets no answer.
-    pub(crate) fn finish(&self, id: &Id) -> bool {
-        self.lock().remove(id).is_some()
+    /// Notes that the request this task works on is done; `false` if it was cancelled. Its id may
+    /// stand for another one by then.
+    fn finish(&self, id: &Id) -> bool {
+        let works = &mut self.lock().works;
+        let is_own = works.get(id).is_some_and(|work| Some(work.id()) == tokio::task::try_id());
+        is_own && works.remove(id).is_some()
     }
 
     /// Ends a request, if it still runs.
     pub(crate) fn cancel(&self, id: &Id) {
-        if let Some(work) = self.lock().remove(id) {
+        if let Some(work) = self.lock().works.remove(id) {
             work.abort();
         }
     }
 
-    /// Ends every request.
-    pub(crate) fn cancel_all(&self) {
-        for (_, work) in self.lock().drain() {
+    /// Ends every request, and begins no more.
+    pub(crate) fn end(&self) {
+        let mut running = self.lock();
+        running.ended = true;
+        for (_, work) in running.works.drain() {
             work.abort();
         }
     }
 
-    /// Whether a request runs.
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.lock().is_empty()
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().ended
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, AbortHandle>> {
+    /// Waits until every request has been answered.
+    pub(crate) async fn idle(&self) {
+        let _ = self.places.acquire_many(self.all_places).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use tokio::sync::oneshot;
+
+    fn client(requests_in_flight: usize) -> Arc<Client> {
+        Arc::new(Client::new(Endpoint::Meta, requests_in_flight))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_id_used_again_after_a_cancellation_gets_its_own_answer() {
+        let (client, (told, answers)) = (client(10), mpsc::channel());
+        let (release, stubborn) = mpsc::channel::<()>();
+        let (begun, has_begun) = oneshot::channel();
+        let (let_go, waits) = oneshot::channel::<()>();
+        let tell = |to: &mpsc::Sender<String>| {
+            let to = to.clone();
+            move |answer| to.send(answer).unwrap()
+        };
+        // It does not look up, so that it can't be stopped.
+        let first = async move {
+            let _ = begun.send(());
+            let _ = stubborn.recv();
+            Ok("1".to_owned())
+        };
+        client.start(Id::from(7), first, tell(&told)).unwrap();
+        has_begun.await.unwrap();
+        client.cancel(&Id::from(7));
+        let second = async move {
+            let _ = waits.await;
+            Ok("2".to_owned())
+        };
+        client.start(Id::from(7), second, tell(&told)).unwrap();
+        assert!(client.start(Id::from(7), async { Ok(String::new()) }, tell(&told)).is_err());
+        release.send(()).unwrap();
+        while client.places.available_permits() < client.all_places as usize - 1 {
+            tokio::task::yield_now().await;
+        }
+        let_go.send(()).unwrap();
+        client.idle().await;
+        drop(told);
+        let answers: Vec<String> = answers.iter().collect();
+        assert_eq!(answers, [r#"{"jsonrpc":"2.0","id":7,"result":2}"#]);
+    }
+
+    #[tokio::test]
+    async fn work_that_breaks_is_answered_and_leaves_its_place() {
+        let (client, (told, answer)) = (client(1), oneshot::channel());
+        let broken = async { panic!("no") };
+        client.start(Id::from(7), broken, |text| told.send(text).unwrap()).unwrap();
+        assert!(answer.await.unwrap().contains("-32603"));
+        client.idle().await;
+    }
+
+    #[tokio::test]
+    async fn nothing_begins_after_the_end() {
+        let client = client(1);
+        client.start(Id::from(7), std::future::pending(), |_| panic!("an answer")).unwrap();
+        client.end();
+        client.idle().await;
+        assert!(client.start(Id::from(8), std::future::pending(), |_| ()).is_err());
     }
 }

@@ -96,10 +96,11 @@ impl Gateway {
         self.0.metrics.text(&self.catalog())
     }
 
-    /// The servers that are still starting.
+    /// The servers that are still starting, of those a client may know of.
     pub fn starting(&self) -> Vec<String> {
         let catalog = self.catalog();
         let starting = catalog.unready().filter(|(_, state)| **state == Availability::Starting);
+        let starting = starting.filter(|(id, _)| self.may_know(&catalog, id));
         starting.map(|(id, _)| server_name(id).to_owned()).collect()
     }
 
@@ -144,7 +145,7 @@ impl Gateway {
         self.crib_of(endpoint).converse(Session::new(), self.0.options.policy.clone())
     }
 
-    /// The group of the server that people call this.
+    /// The group of the server that people call this, if a client may know of it.
     pub(crate) fn group_of(&self, server: &str) -> Option<GroupId> {
         let catalog = self.catalog();
         let is_known = |id: &GroupId| {
@@ -152,7 +153,16 @@ impl Gateway {
                 || catalog.unready().any(|(group, _)| group == id)
         };
         let may_be = [GroupId::server(server), GroupId::from(server)];
-        may_be.into_iter().find(is_known).filter(|_| self.0.options.policy.admits_server(server))
+        may_be.into_iter().find(is_known).filter(|id| self.may_know(&catalog, id))
+    }
+
+    /// Whether a client may know of a group: not of a server that is denied, nor of one of which
+    /// no tool may be seen.
+    fn may_know(&self, catalog: &Arc<Catalog>, id: &GroupId) -> bool {
+        let policy = &self.0.options.policy;
+        let has_tools = |view: View| view.tools_in(id).next().is_some();
+        policy.admits_server(server_name(id))
+            && (has_tools(catalog.view(policy)) || !has_tools(catalog.view_all()))
     }
 
     /// Fails if an endpoint is that of a server nobody knows.
@@ -169,18 +179,13 @@ impl Gateway {
     /// The names of the servers a client may know of, in order: those that have been listed, those
     /// that are starting and those that don't answer.
     pub(crate) fn servers(&self) -> Vec<String> {
-        let (view, policy) = (self.view(), &self.0.options.policy);
-        let all = view.catalog().view_all();
-        // A server of which nothing may be seen is not spoken of.
-        let is_hidden =
-            |id: &GroupId| view.tools_in(id).next().is_none() && all.tools_in(id).next().is_some();
-        let groups = view.catalog().groups().map(Group::id);
-        let unready = view.catalog().unready().map(|(id, _)| id);
+        let catalog = self.catalog();
+        let groups = catalog.groups().map(Group::id);
+        let unready = catalog.unready().map(|(id, _)| id);
         let mut names: Vec<String> = groups
             .chain(unready)
-            .filter(|id| **id != GroupId::host() && !is_hidden(id))
+            .filter(|id| **id != GroupId::host() && self.may_know(&catalog, id))
             .map(|id| server_name(id).to_owned())
-            .filter(|name| policy.admits_server(name))
             .collect();
         names.sort_unstable();
         names.dedup();

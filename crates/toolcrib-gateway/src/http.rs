@@ -1,6 +1,7 @@
 //! Any number of clients over streamable HTTP.
 
 mod guard;
+mod params;
 mod post;
 mod serve;
 mod sessions;
@@ -13,29 +14,28 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CONTENT_TYPE, HeaderMap, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, CONTENT_TYPE, HeaderMap,
+    VARY,
 };
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{any, get};
 use tokio::sync::{Semaphore, watch};
-use toolcrib_wire::version::header::SESSION_ID;
-use toolcrib_wire::{RpcError, code, failure};
+use toolcrib_wire::version::SESSION_VERSIONS;
+use toolcrib_wire::version::header::{PROTOCOL_VERSION, SESSION_ID};
+use toolcrib_wire::{Era, RpcError, code, failure};
 
 use crate::call::list_changed;
 use crate::options::HttpOptions;
 use crate::outbox::{Framing, Outbox};
+use crate::request::unsupported;
 use crate::watch::closed;
 use crate::{Endpoint, Gateway};
 use guard::{Guard, Visitor};
-use sessions::Sessions;
+use sessions::{Sessions, Visit};
 
 /// What an endpoint may be asked with.
 const METHODS: &str = "GET, POST, DELETE";
-
-/// The headers that a page's script may set.
-const HEADERS: &str = "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, \
-                       mcp-protocol-version, mcp-session-id";
 
 /// What the handlers share.
 struct Http {
@@ -90,6 +90,7 @@ impl Http {
 
     async fn serve(self: Arc<Self>, endpoint: Endpoint, request: Request) -> Response {
         let reader = self.guard.reader(request.headers());
+        let asked = request.headers().get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
         let mut response = match *request.method() {
             Method::OPTIONS => match self.guard.admit_page(request.headers()) {
                 Ok(()) => empty(StatusCode::NO_CONTENT),
@@ -104,7 +105,10 @@ impl Http {
             let shown = HeaderValue::from_static("mcp-session-id, www-authenticate");
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, shown);
             headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
-            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(HEADERS));
+            // The page is trusted, and which headers a tool wants is not known here.
+            if let Some(asked) = asked {
+                headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked);
+            }
         }
         response
     }
@@ -126,7 +130,7 @@ impl Http {
                     self.sessions.end(session.id());
                     empty(StatusCode::NO_CONTENT)
                 }
-                Err(response) => *response,
+                Err((status, error)) => refusal(status, &error),
             },
             _ => {
                 let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
@@ -142,17 +146,20 @@ impl Http {
         endpoint: &Endpoint,
         visitor: Visitor,
         headers: &HeaderMap,
-    ) -> Result<Arc<sessions::Session>, Box<Response>> {
+    ) -> Result<Visit, (StatusCode, RpcError)> {
+        let refused = |status, text: &str| (status, RpcError::new(code::INVALID_REQUEST, text));
         let Some(id) = headers.get(SESSION_ID) else {
             let text = "Mcp-Session-Id is missing: begin with `initialize`";
-            let error = RpcError::new(code::INVALID_REQUEST, text);
-            return Err(Box::new(refusal(StatusCode::BAD_REQUEST, &error)));
+            return Err(refused(StatusCode::BAD_REQUEST, text));
         };
+        let version = headers.get(PROTOCOL_VERSION).map(|value| value.to_str().unwrap_or_default());
+        if let Some(version) = version.filter(|version| Era::of(version) != Some(Era::Sessions)) {
+            return Err((StatusCode::BAD_REQUEST, unsupported(version, &SESSION_VERSIONS)));
+        }
         let found = id.to_str().ok().and_then(|id| self.sessions.find(id, endpoint, visitor));
         found.ok_or_else(|| {
             let text = "There is no such session: begin with `initialize`";
-            let error = RpcError::new(code::INVALID_REQUEST, text);
-            Box::new(refusal(StatusCode::NOT_FOUND, &error))
+            refused(StatusCode::NOT_FOUND, text)
         })
     }
 
@@ -160,7 +167,7 @@ impl Http {
     fn notices(&self, endpoint: &Endpoint, visitor: Visitor, headers: &HeaderMap) -> Response {
         let session = match self.session(endpoint, visitor, headers) {
             Ok(session) => session,
-            Err(response) => return *response,
+            Err((status, error)) => return refusal(status, &error),
         };
         if !post::accepts_events(headers) {
             return empty(StatusCode::NOT_ACCEPTABLE);
@@ -170,8 +177,9 @@ impl Http {
         let (gateway, told) = (self.gateway.clone(), outbox.clone());
         let closing = self.closing.subscribe();
         let work = async move {
+            let client = session.client();
             tokio::select! {
-                () = gateway.tell_changes(session.client(), || told.note(&list_changed())) => {}
+                () = gateway.tell_changes(client, &client.told, || told.note(&list_changed())) => {}
                 () = closed(closing) => {}
             }
             None

@@ -68,14 +68,16 @@ impl Gateway {
             },
             ("server/discover", _) => Ok(self.discover(&client.endpoint)),
             ("subscriptions/listen", Era::Stateless) => return Reply::Listen(filter(request)),
-            ("initialize", Era::Sessions) => Ok(self.initialize(&client.endpoint, request)),
+            ("initialize", Era::Sessions) => Ok(self.initialize(client, request)),
             ("ping", Era::Sessions) => Ok("{}".to_owned()),
             ("logging/setLevel", Era::Sessions) => set_level(client, request),
             (method, _) => Err(RpcError::unknown_method(method)),
         })
     }
 
-    fn initialize(&self, endpoint: &Endpoint, request: &Request<'_>) -> String {
+    fn initialize(&self, client: &Client, request: &Request<'_>) -> String {
+        // What changes from here on is told, whenever the client begins to listen.
+        client.told.replace(self.version(client));
         let asked = Params::text(request.params.protocol_version);
         let spoken = SESSION_VERSIONS.into_iter().find(|version| asked.as_deref() == Some(version));
         let mut result = json!({
@@ -83,7 +85,7 @@ impl Gateway {
             "capabilities": capabilities(),
             "serverInfo": self.server_info(),
         });
-        self.add_instructions(&mut result, endpoint);
+        self.add_instructions(&mut result, &client.endpoint);
         result.to_string()
     }
 

@@ -14,8 +14,16 @@ pub(crate) enum Framing {
     Events,
 }
 
-/// Bytes that may wait before notes are dropped and nothing more is read.
-const MOST_WAITING: usize = 32 << 20;
+impl Framing {
+    /// Bytes that may wait before notes are dropped and nothing more is read. Streams of events
+    /// are many, and each is about one request.
+    fn most_waiting(self) -> usize {
+        match self {
+            Self::Lines => 32 << 20,
+            Self::Events => 4 << 20,
+        }
+    }
+}
 
 /// What waits to be written.
 pub(crate) struct Outbox {
@@ -46,7 +54,7 @@ impl Outbox {
 
     /// Sends a message that may be lost if its reader is far behind.
     pub(crate) fn note(&self, message: &str) {
-        self.push(message, MOST_WAITING);
+        self.push(message, self.framing.most_waiting());
     }
 
     fn push(&self, message: &str, most: usize) {
@@ -106,7 +114,7 @@ impl Outbox {
     pub(crate) async fn room(&self) {
         let has_room = || {
             let waiting = self.lock();
-            waiting.closed || waiting.bytes.len() <= MOST_WAITING
+            waiting.closed || waiting.bytes.len() <= self.framing.most_waiting()
         };
         while !has_room() {
             self.taken.notified().await;
@@ -164,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_does_not_read_loses_notes_but_no_answers() {
         let outbox = Outbox::new(Framing::Events);
-        let long = "x".repeat(MOST_WAITING + 1);
+        let long = "x".repeat(Framing::Events.most_waiting() + 1);
         outbox.send(&long);
         outbox.note("note");
         outbox.send("answer");

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use toolcrib_wire::{Id, Lines, Message, RpcError, code, failure};
 
@@ -43,14 +44,16 @@ impl Gateway {
     ) -> Result<(), GatewayError> {
         self.check(&endpoint)?;
         let options = self.options();
+        let outbox = Arc::new(Outbox::new(Framing::Lines));
+        let mut writing = tokio::spawn(write(writer, outbox.clone()));
         let connection = Connection {
             gateway: self.clone(),
             client: Arc::new(Client::new(endpoint, options.requests_in_flight)),
-            outbox: Arc::new(Outbox::new(Framing::Lines)),
+            outbox,
+            writing: writing.abort_handle(),
             closing: watch::Sender::new(false),
             tells: OnceLock::new(),
         };
-        let mut writing = tokio::spawn(write(writer, connection.outbox.clone()));
         let mut lines = Lines::new(options.line_bytes);
         let mut chunk = vec![0; CHUNK];
         tokio::pin!(shutdown);
@@ -59,7 +62,6 @@ impl Gateway {
                 read = reader.read(&mut chunk) => read,
                 () = &mut shutdown => break Ok(()),
                 written = &mut writing => {
-                    connection.client.cancel_all();
                     return written.map_err(std::io::Error::other).flatten().or_else(gone);
                 }
             };
@@ -68,7 +70,7 @@ impl Gateway {
                 Ok(length) => lines.push(&chunk[..length]),
                 Err(error) => break Err(error),
             }
-            // It may have to wait until less is under way, and not to the bitter end.
+            // It may have to wait until more has been written, and not to the bitter end.
             tokio::select! {
                 () = connection.take_all(&mut lines) => {}
                 () = &mut shutdown => break Ok(()),
@@ -77,7 +79,6 @@ impl Gateway {
         connection.drain().await;
         // A client that does not read keeps nobody waiting for ever.
         let _ = timeout(options.drain, &mut writing).await;
-        writing.abort();
         ended.map_err(GatewayError::io("can't read from the client"))
     }
 }
@@ -111,16 +112,27 @@ struct Connection {
     gateway: Gateway,
     client: Arc<Client>,
     outbox: Arc<Outbox>,
+    writing: AbortHandle,
     closing: watch::Sender<bool>,
     /// Whether changes are told already.
     tells: OnceLock<()>,
 }
 
+/// Whoever stops serving, in whatever way, leaves nothing behind that runs.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.client.end();
+        self.outbox.close();
+        self.writing.abort();
+    }
+}
+
 impl Connection {
     async fn take_all(&self, lines: &mut Lines) {
         while let Some(line) = lines.next() {
+            self.outbox.room().await;
             match line {
-                Ok(line) => self.take(&line).await,
+                Ok(line) => self.take(&line),
                 Err(too_long) => {
                     let error = RpcError::new(code::INVALID_REQUEST, too_long.to_string());
                     self.outbox.send(&failure(None, &error));
@@ -129,12 +141,12 @@ impl Connection {
         }
     }
 
-    /// Takes in one line. Waits only if too much is under way.
-    async fn take(&self, line: &str) {
+    /// Takes in one line.
+    fn take(&self, line: &str) {
         match Message::parse(line) {
             Ok(Message::Request { id, method, params }) => {
                 match Request::read(id, method, params, None) {
-                    Ok(request) => self.request(&request).await,
+                    Ok(request) => self.request(&request),
                     Err((id, error)) => self.outbox.send(&failure(Some(&id), &error)),
                 }
             }
@@ -157,44 +169,26 @@ impl Connection {
         }
     }
 
-    async fn request(&self, request: &Request<'_>) {
-        self.outbox.room().await;
-        let id = request.id.clone();
-        let reply = self.gateway.answer(&self.client, request);
-        let started = match reply {
-            Reply::Now(result) => {
-                self.outbox.send(&respond(&id, result));
-                true
-            }
+    fn request(&self, request: &Request<'_>) {
+        let (gateway, outbox) = (self.gateway.clone(), self.outbox.clone());
+        let (id, to) = (request.id.clone(), self.outbox.clone());
+        let answer = move |answer: String| to.send(&answer);
+        let started = match self.gateway.answer(&self.client, request) {
+            Reply::Now(result) => return self.outbox.send(&respond(&id, result)),
             Reply::Later(work) => {
-                let Ok(permit) = self.client.room.clone().acquire_owned().await else { return };
-                let (gateway, client) = (self.gateway.clone(), self.client.clone());
-                let (outbox, of) = (self.outbox.clone(), id.clone());
-                self.client.start(id.clone(), async move {
-                    let result = gateway.work(work, &outbox).await;
-                    if client.finish(&of) {
-                        outbox.send(&respond(&of, result));
-                    }
-                    drop(permit);
-                })
+                let work = async move { gateway.work(work, &outbox).await };
+                self.client.start(id, work, answer)
             }
             Reply::Listen(filter) => {
-                let Ok(permit) = self.client.room.clone().acquire_owned().await else { return };
-                let (gateway, client) = (self.gateway.clone(), self.client.clone());
-                let (outbox, of) = (self.outbox.clone(), id.clone());
-                let closing = self.closing.subscribe();
-                self.client.start(id.clone(), async move {
-                    let result = gateway.listen(&client, &of, filter, &outbox, closing).await;
-                    if client.finish(&of) {
-                        outbox.send(&respond(&of, Ok(result)));
-                    }
-                    drop(permit);
-                })
+                let (client, of, closing) =
+                    (self.client.clone(), id.clone(), self.closing.subscribe());
+                let work =
+                    async move { Ok(gateway.listen(&client, &of, filter, &outbox, closing).await) };
+                self.client.start(id, work, answer)
             }
         };
-        if !started {
-            let error = RpcError::new(code::INVALID_REQUEST, "A request of that id still runs");
-            self.outbox.send(&failure(Some(&id), &error));
+        if let Err(error) = started {
+            self.outbox.send(&failure(Some(&request.id), &error));
         }
     }
 
@@ -207,7 +201,7 @@ impl Connection {
         let (outbox, closing) = (self.outbox.clone(), self.closing.subscribe());
         tokio::spawn(async move {
             tokio::select! {
-                () = gateway.tell_changes(&client, || outbox.note(&list_changed())) => {}
+                () = gateway.tell_changes(&client, &client.told, || outbox.note(&list_changed())) => {}
                 () = closed(closing) => {}
             }
         });
@@ -216,10 +210,8 @@ impl Connection {
     /// Lets what runs finish, for a while, and ends the rest.
     async fn drain(&self) {
         let _ = self.closing.send(true);
-        let options = self.gateway.options();
-        let all = u32::try_from(options.requests_in_flight.max(1)).unwrap_or(u32::MAX);
-        let _ = timeout(options.drain, self.client.room.acquire_many(all)).await;
-        self.client.cancel_all();
+        let _ = timeout(self.gateway.options().drain, self.client.idle()).await;
+        self.client.end();
         self.outbox.close();
     }
 }

@@ -7,40 +7,13 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{LONG, Odd, RICH, Served, answer, events, gateway, modern, names, rpc, text};
+use support::{LONG, Odd, RICH, Served, answer, crib, events, gateway, modern, names, rpc, text};
 use tokio::time::timeout;
-use toolcrib_gateway::{GatewayError, HttpOptions, TokenHash};
+use toolcrib_gateway::{Gateway, GatewayError, HttpOptions, Options, TokenHash};
 
 async fn served() -> (Served, Odd, toolcrib_runtime::Crib) {
     let (gateway, odd, crib) = gateway().await;
     (Served::start(&gateway, HttpOptions::default()).await, odd, crib)
-}
-
-#[tokio::test]
-async fn a_session_lives_from_initialize_to_delete() {
-    let (served, ..) = served().await;
-    let session = served.session("/mcp").await;
-    assert_eq!(session.len(), 32);
-    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
-    let noted = served.post("/mcp").header("mcp-session-id", &session).body(initialized);
-    assert_eq!(noted.send().await.unwrap().status(), 202);
-    let (status, listed) = answer(served.within("/mcp", &session, "tools/list", json!({}))).await;
-    assert_eq!((status, names(&listed["result"]["tools"]).len()), (200, 3));
-    let call = json!({"name": "call_tool", "arguments": {"tool_name": "odd__echo", "arguments": {"n": 1}}});
-    let (status, called) = answer(served.within("/mcp", &session, "tools/call", call)).await;
-    assert_eq!(status, 200);
-    assert_eq!(called["result"]["structuredContent"]["arguments"], json!({"n": 1}));
-    assert!(called["result"].get("resultType").is_none());
-    let without = served.post("/mcp").body(rpc(1, "tools/list", json!({})));
-    assert_eq!(answer(without).await.0, 400);
-    for (path, id) in [("/mcp", "0".repeat(32)), ("/mcp/full", session.clone())] {
-        let unknown = served.within(path, &id, "tools/list", json!({}));
-        assert_eq!(answer(unknown).await.0, 404, "{path}");
-    }
-    let ended = served.other(Method::DELETE, "/mcp").header("mcp-session-id", &session);
-    assert_eq!(ended.send().await.unwrap().status(), 204);
-    let late = served.within("/mcp", &session, "tools/list", json!({}));
-    assert_eq!(answer(late).await.0, 404);
 }
 
 #[tokio::test]
@@ -252,39 +225,6 @@ async fn changes_are_told_on_streams_that_stay_open() {
 }
 
 #[tokio::test]
-async fn loads_of_one_session_are_not_seen_by_another() {
-    let (served, ..) = served().await;
-    let (one, two) = (served.session("/mcp/inject").await, served.session("/mcp/inject").await);
-    let load = json!({"name": "tool_search", "arguments": {"query": "select:odd__echo"}});
-    let mut response = served.within("/mcp/inject", &one, "tools/call", load).send().await.unwrap();
-    let seen = events(&mut response, usize::MAX).await;
-    assert_eq!(seen[0]["method"], "notifications/tools/list_changed");
-    assert!(seen[1]["result"].is_object());
-    for (session, count) in [(&one, 3), (&two, 2)] {
-        let list = served.within("/mcp/inject", session, "tools/list", json!({}));
-        assert_eq!(names(&answer(list).await.1["result"]["tools"]).len(), count);
-    }
-}
-
-#[tokio::test]
-async fn sessions_end_when_left_alone_and_are_limited() {
-    let (gateway, ..) = gateway().await;
-    let mut options = HttpOptions::default();
-    options.sessions = 1;
-    options.session_idle = Duration::from_millis(200);
-    let served = Served::start(&gateway, options).await;
-    let session = served.session("/mcp").await;
-    let more = served.post("/mcp").body(rpc(1, "initialize", json!({})));
-    assert_eq!(answer(more).await.0, 503);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let other = served.session("/mcp").await;
-    let late = served.within("/mcp", &session, "ping", json!({}));
-    assert_eq!(answer(late).await.0, 404);
-    let alive = served.within("/mcp", &other, "ping", json!({}));
-    assert_eq!(answer(alive).await.0, 200);
-}
-
-#[tokio::test]
 async fn it_says_when_it_is_ready_and_what_it_has_done() {
     let (gateway, _, crib) = gateway().await;
     let gate = std::sync::Arc::new(tokio::sync::Notify::new());
@@ -378,4 +318,38 @@ async fn many_clients_at_once_each_get_their_own_answers() {
     for client in clients.collect::<Vec<_>>() {
         timeout(LONG, client).await.unwrap().unwrap();
     }
+}
+
+#[tokio::test]
+async fn headers_repeat_the_arguments_that_a_schema_names() {
+    let crib = crib().await;
+    let mut odd = Odd::new("odd");
+    odd.extra_tools = 1;
+    crib.add(odd).await;
+    let gateway = Gateway::new(crib, Options::default()).unwrap();
+    let served = Served::start(&gateway, HttpOptions::default()).await;
+    let call = |path: &str, name: &str, header: Option<&str>| {
+        let params = json!({"name": name, "arguments": {"n": 7}});
+        let mut request = served.modern(path, "tools/call", params);
+        if let Some(value) = header {
+            request = request.header("Mcp-Param-N", value);
+        }
+        answer(request)
+    };
+    for (path, name) in [
+        ("/mcp/full", "odd__extra_00000"),
+        ("/mcp/s/odd", "extra_00000"),
+        ("/mcp", "odd__extra_00000"),
+    ] {
+        assert_eq!(call(path, name, Some("7")).await.0, 200, "{path}");
+        let (status, refused) = call(path, name, Some("8")).await;
+        assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32020)), "{path}");
+        // On `/mcp` no schema was shown that would name the header.
+        let expected = if path == "/mcp" { 200 } else { 400 };
+        assert_eq!(call(path, name, None).await.0, expected, "{path}");
+    }
+    let session = served.session("/mcp/full").await;
+    let params = json!({"name": "odd__extra_00000", "arguments": {"n": 7}});
+    let old = served.within("/mcp/full", &session, "tools/call", params);
+    assert_eq!(answer(old).await.0, 200, "earlier versions know nothing of it");
 }

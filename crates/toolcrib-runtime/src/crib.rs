@@ -104,8 +104,9 @@ impl Crib {
     /// Adds or replaces a toolset without waiting for its list: until that comes, the toolset is
     /// noted as starting.
     pub fn add_soon(&self, toolset: impl Toolset) -> JoinHandle<()> {
+        // First the note: whoever removes the toolset takes it away too.
+        self.stock.registry.set_availability(toolset.id(), Availability::Starting);
         let shelf = self.stock.shelve(Arc::new(toolset));
-        self.stock.registry.set_availability(shelf.id().clone(), Availability::Starting);
         let stock = self.stock.clone();
         tokio::spawn(async move {
             stock.relist(&shelf).await;

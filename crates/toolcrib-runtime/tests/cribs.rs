@@ -266,3 +266,27 @@ async fn names_to_preload_may_come_from_the_conversation_itself() {
     assert!(chat.preload(known).is_empty());
     assert_eq!(chat.session().strategy(), Some(Strategy::Dispatch));
 }
+
+#[tokio::test]
+async fn a_toolset_removed_while_it_is_added_is_not_starting_for_ever() {
+    /// Somebody removes it at the worst moment.
+    struct Unwanted(Crib);
+    impl Toolset for Unwanted {
+        fn id(&self) -> GroupId {
+            "unwanted".into()
+        }
+        fn list(&self) -> BoxFuture<'_, Result<Listing, CallError>> {
+            Box::pin(async { Ok(Listing::default()) })
+        }
+        fn call(&self, _: Invocation) -> BoxFuture<'_, Result<ToolResult, CallError>> {
+            unreachable!("it has no tools")
+        }
+        fn changes(&self) -> Option<watch::Receiver<u64>> {
+            self.0.remove(&self.id());
+            None
+        }
+    }
+    let crib = empty().await;
+    crib.add_soon(Unwanted(crib.clone())).await.unwrap();
+    assert_eq!(crib.catalog().unready().count(), 0);
+}

@@ -1,15 +1,14 @@
 //! Who may come in: the host a request is addressed to, the page it comes from, its token.
 
-use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN, WWW_AUTHENTICATE};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use toolcrib_wire::{RpcError, code};
 
 use super::refusal;
 use crate::options::{HttpOptions, TokenHash};
-
-/// Names of the machine itself.
-const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Which of the tokens a request brought; `None` where none is needed.
 pub(super) type Visitor = Option<usize>;
@@ -71,20 +70,18 @@ impl Guard {
         if !self.loopback && self.hosts.is_empty() {
             return true;
         }
-        let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else {
-            return false;
-        };
+        let Some(Some(host)) = only(headers, HOST) else { return false };
         let (host, name) = (host.to_ascii_lowercase(), without_port(host).to_ascii_lowercase());
-        LOOPBACK.contains(&&*name) || self.hosts.iter().any(|own| *own == host || *own == name)
+        is_loopback(&name) || self.hosts.iter().any(|own| *own == host || *own == name)
     }
 
     fn is_from_a_page_we_know(&self, headers: &HeaderMap) -> bool {
-        let Some(origin) = headers.get(ORIGIN) else { return true };
-        let Ok(origin) = origin.to_str() else { return false };
+        let Some(origin) = only(headers, ORIGIN) else { return false };
+        let Some(origin) = origin else { return true };
         let origin = origin.to_ascii_lowercase();
         let name = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        let is_loopback = || name.is_some_and(|name| LOOPBACK.contains(&without_port(name)));
-        self.origins.contains(&origin) || (self.loopback && is_loopback())
+        let is_local = || name.is_some_and(|name| is_loopback(without_port(name)));
+        self.origins.contains(&origin) || (self.loopback && is_local())
     }
 
     fn visitor(&self, headers: &HeaderMap) -> Option<Visitor> {
@@ -108,6 +105,23 @@ impl Guard {
 
 fn forbidden(text: &str) -> Box<Response> {
     Box::new(refusal(StatusCode::FORBIDDEN, &RpcError::new(code::INVALID_REQUEST, text)))
+}
+
+/// What a header says, if it is there; `None` if that can't be read, or it is there twice.
+fn only(headers: &HeaderMap, name: HeaderName) -> Option<Option<&str>> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().map(HeaderValue::to_str).transpose().ok();
+    value.filter(|_| values.next().is_none())
+}
+
+/// Whether a name can't but mean this machine.
+fn is_loopback(name: &str) -> bool {
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let address = match bare {
+        Some(bare) => bare.parse::<Ipv6Addr>().ok().map(|v6| v6.to_canonical()),
+        None => name.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+    };
+    name == "localhost" || address.is_some_and(|address| address.is_loopback())
 }
 
 /// A host's name without the port, if there is one.
@@ -135,17 +149,39 @@ mod tests {
         let allowed_hosts = vec!["Crib.local:7171".to_owned(), "other".to_owned()];
         let options = HttpOptions { allowed_hosts, ..HttpOptions::default() };
         let guard = Guard::new(&options);
-        for host in
-            ["localhost", "127.0.0.1:7171", "[::1]:80", "[::1]", "crib.local:7171", "OTHER:1",
-             "127.0.0.2", "[0:0:0:0:0:0:0:1]:80", "[::ffff:127.0.0.1]"]
-        {
+        for host in [
+            "localhost",
+            "127.0.0.1:7171",
+            "[::1]:80",
+            "[::1]",
+            "crib.local:7171",
+            "OTHER:1",
+            "127.0.0.2",
+            "[0:0:0:0:0:0:0:1]:80",
+            "[::ffff:127.0.0.1]",
+        ] {
             assert_eq!(status(&guard, &[("host", host)]), 200, "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "::1", "a@localhost",
-            "localhost:80:80", "[::1].evil.example", "[::1", "0.0.0.0", "10.0.0.1", "localhost:x"] {
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.nip.io",
+            "",
+            "::1",
+            "a@localhost",
+            "localhost:80:80",
+            "[::1].evil.example",
+            "[::1",
+            "0.0.0.0",
+            "10.0.0.1",
+            "localhost:x",
+        ] {
             assert_eq!(status(&guard, &[("host", host)]), 403, "{host}");
         }
         assert_eq!(status(&guard, &[]), 403);
+        assert_eq!(status(&guard, &[("host", "localhost"), ("host", "evil.example")]), 403);
+        let origins = [("origin", "http://localhost"), ("origin", "https://evil.example")];
+        assert_eq!(status(&guard, &[("host", "localhost"), origins[0], origins[1]]), 403);
     }
 
     #[test]

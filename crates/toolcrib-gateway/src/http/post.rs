@@ -8,7 +8,6 @@ use axum::extract::Request as HttpRequest;
 use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use data_encoding::BASE64;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
@@ -16,6 +15,8 @@ use toolcrib_wire::version::header;
 use toolcrib_wire::{Era, Id, Message, RpcError, code, failure};
 
 use super::guard::Visitor;
+use super::params::{self, decoded};
+use super::sessions::Visit;
 use super::{Http, empty, json, refusal, stream};
 use crate::Endpoint;
 use crate::client::Client;
@@ -81,7 +82,7 @@ impl Http {
         }
         let session = match self.session(endpoint, visitor, headers) {
             Ok(session) => session,
-            Err(response) => return *response,
+            Err((status, error)) => return refusal(status, &error),
         };
         if method == "notifications/cancelled" {
             let params = Params::parse(params).unwrap_or_default();
@@ -101,13 +102,16 @@ impl Http {
         permit: OwnedSemaphorePermit,
         (id, method, params): (Id, Cow<'_, str>, Option<&RawValue>),
     ) -> Response {
-        let version = headers.get(header::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+        let version = headers.get(header::PROTOCOL_VERSION);
+        let version = version.map(|value| value.to_str().unwrap_or_default());
         let request = match Request::read(id, method, params, version) {
             Ok(request) => request,
             Err((id, error)) => return json(StatusCode::BAD_REQUEST, failure(Some(&id), &error)),
         };
         if request.era == Era::Stateless {
-            if let Err(error) = check_headers(headers, &request) {
+            let checked = check_headers(headers, &request)
+                .and_then(|()| self.check_params(&endpoint, headers, &request));
+            if let Err(error) = checked {
                 return json(StatusCode::BAD_REQUEST, failure(Some(&request.id), &error));
             }
             let client = Arc::new(Client::new(endpoint, 1));
@@ -118,9 +122,25 @@ impl Http {
         }
         let session = match self.session(&endpoint, visitor, headers) {
             Ok(session) => session,
-            Err(response) => return *response,
+            Err((status, error)) => return json(status, failure(Some(&request.id), &error)),
         };
-        self.in_session(session.client(), headers, permit, &request).await
+        self.in_session(session, headers, permit, &request).await
+    }
+
+    /// What headers repeat of a call's arguments must agree with them, as far as the tool is known.
+    fn check_params(
+        &self,
+        endpoint: &Endpoint,
+        headers: &HeaderMap,
+        request: &Request<'_>,
+    ) -> Result<(), RpcError> {
+        let name = Params::text(request.params.name).filter(|_| request.method == "tools/call");
+        let Some(tool) = name.and_then(|name| self.gateway.tool_at(endpoint, &name)) else {
+            return Ok(());
+        };
+        let schema = tool.spec().input_schema().get();
+        let is_shown = matches!(endpoint, Endpoint::Full | Endpoint::Server(_));
+        params::check(headers, schema, request.params.arguments, is_shown)
     }
 
     fn initialize(&self, endpoint: Endpoint, visitor: Visitor, request: &Request<'_>) -> Response {
@@ -180,33 +200,27 @@ impl Http {
     /// cancel here.
     async fn in_session(
         &self,
-        client: &Arc<Client>,
+        session: Visit,
         headers: &HeaderMap,
         permit: OwnedSemaphorePermit,
         request: &Request<'_>,
     ) -> Response {
         let id = request.id.clone();
-        let work = match self.gateway.answer(client, request) {
+        let client = session.client().clone();
+        let work = match self.gateway.answer(&client, request) {
             Reply::Now(result) => return json(StatusCode::OK, respond(&id, result)),
             Reply::Later(work) => work,
             Reply::Listen(_) => return empty(StatusCode::INTERNAL_SERVER_ERROR),
         };
-        let Ok(own_permit) = client.room.clone().try_acquire_owned() else { return too_busy() };
         let outbox = Arc::new(Outbox::new(Framing::Events));
-        let (gateway, told, of) = (self.gateway.clone(), outbox.clone(), client.clone());
+        let (gateway, told) = (self.gateway.clone(), outbox.clone());
         let (done, awaited) = oneshot::channel();
-        let work = {
-            let id = id.clone();
-            async move {
-                let result = gateway.work(work, &told).await;
-                if of.finish(&id) {
-                    let _ = done.send(respond(&id, result));
-                }
-                drop((permit, own_permit));
-            }
+        let work = async move {
+            let _in_use = (session, permit);
+            gateway.work(work, &told).await
         };
-        if !client.start(id.clone(), work) {
-            let error = RpcError::new(code::INVALID_REQUEST, "A request of that id still runs");
+        let answer = |answer| drop(done.send(answer));
+        if let Err(error) = client.start(id.clone(), work, answer) {
             return json(StatusCode::OK, failure(Some(&id), &error));
         }
         let work = Box::pin(async move { awaited.await.ok() });
@@ -230,8 +244,10 @@ fn check_headers(headers: &HeaderMap, request: &Request<'_>) -> Result<(), RpcEr
     let mismatch = |text: String| Err(RpcError::new(code::HEADER_MISMATCH, text));
     let named = (request.method == "tools/call").then_some(header::NAME);
     for name in [header::PROTOCOL_VERSION, header::METHOD].into_iter().chain(named) {
-        let Some(value) = headers.get(name) else {
-            return mismatch(format!("Header mismatch: {name} is missing"));
+        let mut values = headers.get_all(name).iter();
+        // Of two, somebody on the way may have read the other.
+        let (Some(value), None) = (values.next(), values.next()) else {
+            return mismatch(format!("Header mismatch: {name} must be there once"));
         };
         let body = match name {
             header::METHOD => Some(Cow::Borrowed(&*request.method)),
@@ -245,17 +261,6 @@ fn check_headers(headers: &HeaderMap, request: &Request<'_>) -> Result<(), RpcEr
         }
     }
     Ok(())
-}
-
-/// A header's value, which stands in Base64 if it could not stand there otherwise.
-fn decoded(value: &str) -> Option<Cow<'_, str>> {
-    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
-        None => Some(Cow::Borrowed(value)),
-        Some(base64) => {
-            let bytes = BASE64.decode(base64.as_bytes()).ok()?;
-            String::from_utf8(bytes).ok().map(Cow::Owned)
-        }
-    }
 }
 
 /// Whether the client reads streams of events.
@@ -279,17 +284,4 @@ fn too_busy() -> Response {
 fn too_large(most: usize) -> Response {
     let text = format!("The body has more than {most} bytes");
     refusal(StatusCode::PAYLOAD_TOO_LARGE, &RpcError::new(code::INVALID_REQUEST, text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_may_be_in_base64() {
-        assert_eq!(decoded("us-west1").as_deref(), Some("us-west1"));
-        assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").as_deref(), Some("Hello, 世界"));
-        assert_eq!(decoded("=?base64?!?="), None);
-        assert_eq!(decoded("=?base64?/w==?="), None);
-    }
 }

@@ -1,6 +1,7 @@
 //! Sessions of the session era: each a client of its own.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -17,9 +18,27 @@ pub(super) struct Session {
     id: String,
     client: Arc<Client>,
     visitor: Visitor,
+    /// When it was last of use.
     used: Mutex<Instant>,
     /// Where notices go, while the client listens.
     stream: Mutex<Weak<Outbox>>,
+}
+
+/// A session in use, by a request or a stream.
+pub(super) struct Visit(Arc<Session>);
+
+impl Deref for Visit {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.0
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        *lock(&self.0.used) = Instant::now();
+    }
 }
 
 pub(super) struct Sessions {
@@ -51,19 +70,23 @@ impl Session {
         if let Some(before) = before.upgrade() {
             before.close();
         }
-    }
-
-    fn is_left_alone(&self, idle: Duration) -> bool {
-        let listens = lock(&self.stream).strong_count() > 0;
-        !listens && !self.client.is_busy() && lock(&self.used).elapsed() > idle
+        // Whoever ends the session now finds the stream; whoever did before has not.
+        if self.client.has_ended() {
+            outbox.close();
+        }
     }
 
     fn end(&self) {
-        self.client.cancel_all();
+        self.client.end();
         if let Some(stream) = lock(&self.stream).upgrade() {
             stream.close();
         }
     }
+}
+
+/// Whether nobody uses a session, nor has for a while.
+fn is_left_alone(session: &Arc<Session>, idle: Duration) -> bool {
+    Arc::strong_count(session) == 1 && lock(&session.used).elapsed() > idle
 }
 
 impl Sessions {
@@ -74,7 +97,7 @@ impl Sessions {
     }
 
     /// Opens a session; `None` if there are too many.
-    pub(super) fn open(&self, endpoint: Endpoint, visitor: Visitor) -> Option<Arc<Session>> {
+    pub(super) fn open(&self, endpoint: Endpoint, visitor: Visitor) -> Option<Visit> {
         let mut bytes = [0; 16];
         // Without chance an id could be guessed, so there is none.
         getrandom::fill(&mut bytes).ok()?;
@@ -87,35 +110,32 @@ impl Sessions {
             stream: Mutex::default(),
         });
         let mut open = lock(&self.open);
-        // What is left alone holds memory: it is looked for now and then, and when space is short.
-        if open.sessions.len() >= self.most || open.swept.elapsed() > self.idle / 8 {
+        // What is left alone holds memory: it is looked for now and then. When space is short, who
+        // stayed away for a while gives way to who comes: they can begin again.
+        let short = self.idle / 8;
+        let is_full = open.sessions.len() >= self.most;
+        if is_full || open.swept.elapsed() > short {
             open.swept = Instant::now();
-            open.sessions.retain(|_, session| !session.is_left_alone(self.idle));
+            let idle = if is_full { short } else { self.idle };
+            open.sessions.retain(|_, session| !is_left_alone(session, idle));
         }
         if open.sessions.len() >= self.most {
             return None;
         }
         open.sessions.insert(session.id.clone(), session.clone());
-        Some(session)
+        Some(Visit(session))
     }
 
     /// The session of that id, if it is this visitor's and at this endpoint.
-    pub(super) fn find(
-        &self,
-        id: &str,
-        endpoint: &Endpoint,
-        visitor: Visitor,
-    ) -> Option<Arc<Session>> {
+    pub(super) fn find(&self, id: &str, endpoint: &Endpoint, visitor: Visitor) -> Option<Visit> {
         let mut open = lock(&self.open);
-        let session = open.sessions.get(id)?.clone();
-        if session.is_left_alone(self.idle) {
+        let session = open.sessions.get(id)?;
+        if is_left_alone(session, self.idle) {
             open.sessions.remove(id);
             return None;
         }
-        drop(open);
-        *lock(&session.used) = Instant::now();
         let is_theirs = session.visitor == visitor && session.client.endpoint == *endpoint;
-        is_theirs.then_some(session)
+        is_theirs.then(|| Visit(session.clone()))
     }
 
     /// Ends a session with all it runs.

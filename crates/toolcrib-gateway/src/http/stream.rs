@@ -10,14 +10,18 @@ use axum::response::Response;
 use futures::future::BoxFuture;
 use futures::stream;
 
-use super::{json, typed};
+use super::{empty, json, typed};
 use crate::outbox::{Framing, Outbox, Reading, frame};
+
+/// Says nothing, but shows that the other side is there.
+const ALIVE: &[u8] = b":\n\n";
 
 /// Work that ends with the response's text, or with none if it was cancelled.
 pub(super) type Work = BoxFuture<'static, Option<String>>;
 
-/// Answers with plain JSON if the work has nothing to say before it is done, and with a stream of
-/// events if it has. Dropping the answer drops the work.
+/// Answers with plain JSON if the work is soon done and has nothing to say before, and with a
+/// stream of events otherwise: clients give up on an answer that does not begin. Dropping the
+/// answer drops the work.
 pub(super) async fn answer(
     mut work: Work,
     outbox: Arc<Outbox>,
@@ -35,8 +39,13 @@ pub(super) async fn answer(
         _ = reading.0.take(&mut notes), if may_stream => {
             return Stream { first: Some(notes), work: Some(work), reading, keep_alive }.respond();
         }
+        () = tokio::time::sleep(keep_alive), if may_stream => {
+            let first = Some(ALIVE.to_vec());
+            return Stream { first, work: Some(work), reading, keep_alive }.respond();
+        }
     };
     match done {
+        None if !may_stream => empty(StatusCode::NO_CONTENT),
         Some(message) if reading.0.is_empty() => json(StatusCode::OK, message),
         done => {
             let mut bytes = reading.0.take_now();
@@ -89,7 +98,7 @@ impl Stream {
                     frame(Framing::Events, &message, &mut bytes);
                 }
             }
-            () = tokio::time::sleep(self.keep_alive) => bytes.extend_from_slice(b":\n\n"),
+            () = tokio::time::sleep(self.keep_alive) => bytes.extend_from_slice(ALIVE),
         }
         (!bytes.is_empty()).then_some(bytes)
     }
