@@ -95,6 +95,11 @@ pub(crate) enum Command {
     ClientConfig(client_config::ClientConfigArgs),
     /// Check toolcrib.toml, or show what it amounts to
     #[command(subcommand)]
+    #[command(after_help = "\
+Examples:
+  toolcrib config check                         is the file right?
+  toolcrib config check --config mcp.json       and another program's?
+  toolcrib config show                          every setting that is in force")]
     Config(ConfigCommand),
     /// Print a completion script for a shell
     #[command(

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use toolcrib::builtins::{Builtin, Options as BuiltinOptions};
+use toolcrib::builtins::{Builtin, BuiltinError, Options as BuiltinOptions};
 use toolcrib::gateway::{Endpoint, Gateway, Options};
 use toolcrib::{Crib, Naming, Settings};
 
 use crate::config::Environment;
 use crate::fleet::data_dir;
-use crate::{output, serve};
+use crate::output::{self, Misuse};
+use crate::serve;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -46,13 +47,21 @@ pub(crate) fn run(args: &BuiltinArgs, env: &Environment) -> anyhow::Result<()> {
         allow_private_addresses: args.allow_private_addresses,
         read_only: args.read_only,
     };
-    let tools = args.server.open(&options)?;
+    let tools = args.server.open(&options).map_err(|error| {
+        let hint = match error {
+            BuiltinError::NoDataDir { .. } => ": give --data-dir, or set HOME",
+            _ => "",
+        };
+        Misuse::new(format!("{error}{hint}"))
+    })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let crib = Crib::builder(Settings::default()).naming(Naming::Gateway).toolset(tools);
         let name = args.server.name();
         let mut options = Options::default();
         options.name = format!("toolcrib-{name}");
+        // Its name says enough; a title would be read before every description in a catalog.
+        options.title = None;
         let gateway = Gateway::new(crib.build().await?, options)?;
         let endpoint = Endpoint::Server(name.to_owned());
         anyhow::Ok(gateway.serve_stdio(endpoint, serve::ended()).await?)

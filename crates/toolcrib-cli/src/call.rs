@@ -1,24 +1,25 @@
 //! `toolcrib call`: one tool, called once.
 
 mod show;
+mod watch;
 
 use std::io::Read;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use toolcrib::mcp::{Upstream, UpstreamState};
 use toolcrib::{
-    Call, Caller, Conversation, Crib, CribBuilder, Listener, Mode, Naming, Outcome, Resolved,
-    Session,
+    Call, Caller, Conversation, Crib, CribBuilder, Mode, Naming, Outcome, Resolved, Session,
 };
 
 use crate::args::Context;
 use crate::config::Config;
 use crate::fleet::{self, Fleet, ask_each};
-use crate::output::{Misuse, Progress, duration};
+use crate::output::{Misuse, duration};
+use watch::{Watch, Watcher};
 
 /// The longest time a call may be given, and what is meant where none is: a week.
 const FOREVER: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -126,9 +127,13 @@ async fn call(
     match chat.resolve(call).await {
         Resolved::Done(outcome) => Ok(outcome),
         Resolved::Ready(ready) => {
-            let watcher = Watcher(Progress::new(!context.quiet));
+            let watcher = Watcher(Arc::new(Watch::new(!context.quiet)));
+            let watch = Arc::clone(&watcher.0);
             let running = chat.run(ready.on_behalf_of(Caller::new(watcher)));
-            let outcome = timeout_at(deadline, running).await;
+            let outcome = tokio::select! {
+                outcome = timeout_at(deadline, running) => outcome,
+                never = watch.wait(&args.tool) => match never {},
+            };
             let outcome = outcome.map_err(|_| {
                 late("the tool did not answer").context("the call may have taken effect")
             });
@@ -185,30 +190,6 @@ fn check_usable(tool: &str, fleet: &Fleet) -> anyhow::Result<()> {
         return Err(Misuse::new(format!("server `{name}` is disabled; {so}")).into());
     }
     Ok(())
-}
-
-/// Shows how far a call has come.
-struct Watcher(Progress);
-
-impl Listener for Watcher {
-    fn hear(&self, method: &str, params: &RawValue) {
-        if method != "notifications/progress" {
-            return;
-        }
-        let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
-        let message = params["message"].as_str().unwrap_or_default();
-        match (params["progress"].as_f64(), params["total"].as_f64()) {
-            (Some(done), Some(total)) if total >= 1.0 => {
-                self.0.bar(done as usize, total as usize, message);
-            }
-            (Some(done), _) => self.0.say(&format!("{done} {message}")),
-            _ => {}
-        }
-    }
-
-    fn wants_progress(&self) -> bool {
-        self.0.is_wanted()
-    }
 }
 
 #[cfg(test)]

@@ -62,6 +62,11 @@ impl Client {
         }
     }
 
+    /// Whether it is started from a desktop, where programs that a shell finds may not be found.
+    pub(crate) fn is_app(self) -> bool {
+        matches!(self, Self::ClaudeDesktop | Self::Cursor | Self::Vscode | Self::Windsurf)
+    }
+
     /// Every place where it may keep servers: the user's, on any system, then this folder's.
     pub(crate) fn files(self, env: &Environment, here: &Path) -> Vec<ClientFile> {
         let home = env.home();
@@ -102,6 +107,17 @@ impl Client {
         files.extend(new);
         files
     }
+
+    /// The same without the places of other systems.
+    pub(crate) fn files_of_this_system(self, env: &Environment, here: &Path) -> Vec<ClientFile> {
+        let library = env.home().map(|home| home.join("Library"));
+        let is_macs =
+            |file: &ClientFile| library.as_ref().is_some_and(|it| file.path.starts_with(it));
+        let mut files = self.files(env, here);
+        let is_on_mac = cfg!(target_os = "macos") && files.iter().any(is_macs);
+        files.retain(|file| file.project.is_some() || is_macs(file) == is_on_mac);
+        files
+    }
 }
 
 #[cfg(test)]
@@ -125,5 +141,15 @@ mod tests {
         };
         assert_eq!(paths("/h"), [PathBuf::from("/h/.cursor/mcp.json")]);
         assert_eq!(paths("/w").len(), 2);
+    }
+
+    #[test]
+    fn a_client_keeps_its_file_in_one_place_on_one_system() {
+        let env = Environment::from([("HOME", "/h")]);
+        for client in Client::ALL {
+            let files = client.files_of_this_system(&env, Path::new("/w"));
+            let users = files.iter().filter(|file| file.project.is_none());
+            assert_eq!(users.count(), 1, "{client:?}: {files:?}");
+        }
     }
 }

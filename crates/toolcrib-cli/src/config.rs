@@ -28,7 +28,7 @@ pub(crate) use entry::{Era, ServerEntry, name_fault};
 pub(crate) use environment::{Environment, is_harmless};
 pub(crate) use file::{file_to_edit, is_json, read_text};
 pub(crate) use foreign::{ForeignFile, Found};
-pub(crate) use gateway::Gateway;
+pub(crate) use gateway::{Gateway, address};
 pub(crate) use secret::Secret;
 pub(crate) use servers::{Launch, Server, workspace};
 

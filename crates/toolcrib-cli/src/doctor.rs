@@ -89,7 +89,10 @@ async fn examine(
     for (name, reason) in fleet.unusable.iter().filter(|(name, _)| is_meant(name)) {
         let mut check = Check::new(Kind::Server, name, "can't be used");
         let fix = match context.config.servers.contains_key(name) {
-            true => "correct its entry in the configuration, or set `enabled = false`",
+            true if reason.ends_with("is not set") => {
+                "set it where toolcrib is started, or write `${NAME:-default}` in the entry"
+            }
+            true => "correct its entry in the configuration, or disable it there",
             false => "set HOME or XDG_DATA_HOME, so that it has a place to keep things",
         };
         check.problem(reason, fix);

@@ -11,7 +11,7 @@ pub(crate) use document::Document;
 
 use crate::args::Global;
 use crate::config::{Environment, Secret, ServerEntry, file_to_edit};
-use crate::output::{self, Misuse, suggest};
+use crate::output::{self, Misuse, shell_word, suggest};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -20,6 +20,8 @@ Examples:
   toolcrib add time -- uvx mcp-server-time
   toolcrib add github --env GITHUB_TOKEN -- npx -y @modelcontextprotocol/server-github
   toolcrib add docs --url https://docs.example.com/mcp --header 'X-Key: ${KEY}'",
+    override_usage = "toolcrib add [OPTIONS] <NAME> -- <COMMAND>...\n       \
+                      toolcrib add [OPTIONS] <NAME> --url <URL>",
     group(clap::ArgGroup::new("launch").required(true).args(["command", "url"]))
 )]
 pub(crate) struct AddArgs {
@@ -127,7 +129,13 @@ pub(crate) fn add(args: &AddArgs, global: &Global) -> anyhow::Result<()> {
         return output::json(&value);
     }
     let verb = if is_there { "Replaced" } else { "Added" };
-    output::text(&format!("{verb} server `{}` in {shown}.\n", output::one_line(name)))
+    output::text(&format!("{verb} server `{}` in {shown}.\n", output::one_line(name)))?;
+    if !global.quiet {
+        let name = shell_word(name);
+        let config = config_option(global.config.as_deref());
+        output::note(&format!("`toolcrib doctor {name}{config}` starts and checks it."));
+    }
+    Ok(())
 }
 
 pub(crate) fn remove(args: &RemoveArgs, global: &Global) -> anyhow::Result<()> {
@@ -142,6 +150,12 @@ pub(crate) fn remove(args: &RemoveArgs, global: &Global) -> anyhow::Result<()> {
         return output::json(&json!({"file": shown, "server": name}));
     }
     output::text(&format!("Removed server `{}` from {shown}.\n", output::one_line(name)))
+}
+
+/// What to add to a command that is to use this file, if it would not by itself.
+pub(crate) fn config_option(file: Option<&Path>) -> String {
+    let option = |file: &Path| format!(" --config {}", shell_word(&file.display().to_string()));
+    file.map(option).unwrap_or_default()
 }
 
 fn unknown(name: &str, file: &str, servers: &IndexMap<String, ServerEntry>) -> String {

@@ -88,11 +88,16 @@ impl Fleet {
         Ok(Self { upstreams, store, servers, builtins, unusable, disabled })
     }
 
-    /// Tells of what was left out.
-    pub(crate) fn warn(&self, context: &Context) {
+    /// Tells that there is nowhere to keep what servers list.
+    pub(crate) fn warn_of_store(&self, context: &Context) {
         if let Err(reason) = &self.store {
             context.warn(&format!("what servers list is not remembered: {reason}"));
         }
+    }
+
+    /// Tells of what was left out.
+    pub(crate) fn warn(&self, context: &Context) {
+        self.warn_of_store(context);
         let warnings = context.config.server_warnings(&context.servers());
         warnings.iter().for_each(|text| context.warn(text));
         let is_builtin = |name: &String| !context.config.servers.contains_key(name);

@@ -8,12 +8,13 @@ use std::env;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::ValueEnum;
 
 use crate::args::Global;
 use crate::client::Client;
 use crate::config::{Environment, file_to_edit};
-use crate::edit::Document;
+use crate::edit::{Document, config_option};
 use crate::output::{self, DIM, GREEN, Misuse, Rows, counted, suggest};
 use plan::Plan;
 use source::Source;
@@ -44,8 +45,8 @@ pub(crate) struct ImportArgs {
 
 pub(crate) fn run(args: &ImportArgs, global: &Global) -> anyhow::Result<()> {
     let env = Environment::of_process();
-    let into = args.into.clone().or_else(|| global.config.clone());
-    let into = into.unwrap_or_else(|| file_to_edit(&env));
+    let named = args.into.clone().or_else(|| global.config.clone());
+    let into = named.clone().unwrap_or_else(|| file_to_edit(&env));
     let known = Document::open(into.clone())?.servers().clone();
     let sources = sources(&args.from, &env)?;
     if !global.quiet {
@@ -71,9 +72,17 @@ pub(crate) fn run(args: &ImportArgs, global: &Global) -> anyhow::Result<()> {
     }
     output::text(&match may_write {
         true => format!("Wrote {shown}.\n"),
+        false if sources.is_empty() => {
+            "`toolcrib add` adds a server by hand; `--from FILE` reads any mcp.json.\n".to_owned()
+        }
         false if plan.adds.is_empty() => "There is nothing to write.\n".to_owned(),
         false => "Nothing was written; --yes writes it.\n".to_owned(),
-    })
+    })?;
+    if may_write && !global.quiet {
+        let config = config_option(named.as_deref());
+        output::note(&format!("`toolcrib doctor{config}` starts and checks them."));
+    }
+    Ok(())
 }
 
 /// Writes what the file lacks now: it may have changed while somebody thought about the answer.
@@ -89,7 +98,7 @@ fn write(sources: &[Source], into: PathBuf) -> anyhow::Result<()> {
 
 /// What was asked for, or everything there is.
 fn sources(from: &[String], env: &Environment) -> anyhow::Result<Vec<Source>> {
-    let here = env::current_dir()?;
+    let here = env::current_dir().context("there is no current folder")?;
     if from.is_empty() {
         let files = Client::ALL
             .iter()

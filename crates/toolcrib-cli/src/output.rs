@@ -76,6 +76,16 @@ pub(crate) fn note(text: &str) {
     say(format_args!("{DIM}{}{DIM:#}\n", printable(text)));
 }
 
+/// Tells somebody who started at a terminal what a client should have.
+pub(crate) fn note_of_stdio(quiet: bool) {
+    if !quiet && io::stdin().is_terminal() {
+        note(
+            "This speaks MCP over standard input and output, to a client that starts it; \
+             `toolcrib client-config` has what to paste there. Ctrl-D ends it.",
+        );
+    }
+}
+
 pub(crate) fn warn(text: &str) {
     say(format_args!("{YELLOW}warning{YELLOW:#}: {}\n", printable(text)));
 }
@@ -220,6 +230,15 @@ pub(crate) fn printable(text: &str) -> String {
 /// The same on one line.
 pub(crate) fn one_line(text: &str) -> String {
     printable(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell would have it written.
+pub(crate) fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 /// A number with its thousands apart.

@@ -2,21 +2,29 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use toolcrib::Naming;
-use toolcrib::gateway::{Endpoint, Gateway, HttpOptions, Options, TokenHash};
+use toolcrib::gateway::{Endpoint, Gateway, GatewayError, HttpOptions, Options, TokenHash};
 
 use crate::args::Context;
+use crate::client_config;
+use crate::config;
 use crate::fleet::Fleet;
-use crate::output::{self, Misuse, counted};
+use crate::output::{self, Interrupted, Misuse, counted};
+
+/// An end that takes no longer needs no explanation.
+const SOON: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   toolcrib serve                            on http://127.0.0.1:7171/mcp
   toolcrib serve --stdio                    for a client that starts its servers
+  toolcrib serve --http 127.0.0.1:8080      on another port
   toolcrib serve --config ~/.cursor/mcp.json
   toolcrib client-config claude-code        what to paste into a client
 
@@ -25,7 +33,7 @@ by themselves), /mcp/inject (loaded tools join the list; 2025 clients only), /mc
 server as it is). Beside them: /healthz, /readyz, /metrics.")]
 pub(crate) struct ServeArgs {
     /// Listen on this address [default: 127.0.0.1:7171, or what [gateway] says]
-    #[arg(long, value_name = "ADDR", conflicts_with = "stdio")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "stdio", value_parser = config::address)]
     http: Option<SocketAddr>,
     /// Speak over standard input and output, to the client that started this
     #[arg(long)]
@@ -34,13 +42,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", default_value = "meta", requires = "stdio")]
     endpoint: Endpoint,
     /// What to log to standard error: error, warn, info, debug or trace
-    /// [default: info, with --stdio warn]
+    /// [default: info; with --stdio warn, with --quiet error]
     #[arg(long, value_name = "LEVEL")]
     log: Option<tracing::Level>,
 }
 
 pub(crate) fn run(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
-    let usual = if args.stdio { tracing::Level::WARN } else { tracing::Level::INFO };
+    let usual = match (context.quiet, args.stdio) {
+        (true, _) => tracing::Level::ERROR,
+        (false, true) => tracing::Level::WARN,
+        (false, false) => tracing::Level::INFO,
+    };
     output::log(args.log.unwrap_or(usual));
     // One client is served best by one thread: its calls never wait for another to wake up.
     let mut runtime = if args.stdio {
@@ -56,6 +68,10 @@ pub(crate) fn run(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
 }
 
 async fn serve(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
+    // From the first moment on, so that servers are never left behind.
+    let ended = ended();
+    // Before servers are started for nothing.
+    let listener = if args.stdio { None } else { Some(listen(args, context).await?) };
     let fleet = Fleet::open(context)?;
     fleet.warn(context);
     let settings = context.config.settings(None);
@@ -64,30 +80,59 @@ async fn serve(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
     options.settings = settings;
     options.policy = context.config.policy()?;
     let gateway = Gateway::new(crib, options)?;
-    let served = if args.stdio {
-        gateway.serve_stdio(args.endpoint.clone(), ended()).await.map_err(Into::into)
-    } else {
-        listen(&gateway, args, context, &fleet).await
+    let served: anyhow::Result<()> = match listener {
+        None => {
+            output::note_of_stdio(context.quiet);
+            let served = gateway.serve_stdio(args.endpoint.clone(), ended).await;
+            served.map_err(|error| match error {
+                GatewayError::UnknownServer { .. } => Misuse::new(error).into(),
+                error => error.into(),
+            })
+        }
+        Some(listener) => {
+            greet(listener.local_addr()?, context, &fleet);
+            let options = http_options(&context.config.gateway);
+            let asked = Notify::new();
+            let end = async {
+                ended.await;
+                asked.notify_one();
+            };
+            tokio::select! {
+                served = gateway.serve_http(listener, options, end) => served.map_err(Into::into),
+                () = hurried(&asked, context) => Err(Interrupted.into()),
+            }
+        }
     };
     fleet.shut_down().await;
     served
 }
 
-async fn listen(
-    gateway: &Gateway,
-    args: &ServeArgs,
-    context: &Context,
-    fleet: &Fleet,
-) -> anyhow::Result<()> {
+/// Takes the address, or says why it can't be had.
+async fn listen(args: &ServeArgs, context: &Context) -> anyhow::Result<TcpListener> {
     let config = &context.config.gateway;
     let address = args.http.unwrap_or(config.http);
+    if !address.ip().to_canonical().is_loopback() && config.token_hashes().is_empty() {
+        let text = format!(
+            "{address} can be reached from other machines, so callers must bring a token: name \
+             its hash under [gateway.tokens] in toolcrib.toml, or listen on a loopback address \
+             such as 127.0.0.1:{}",
+            address.port()
+        );
+        return Err(Misuse::new(text).into());
+    }
     let listener = TcpListener::bind(address).await.map_err(|error| {
         let advice = match error.kind() {
             std::io::ErrorKind::AddrInUse => "; another program uses it: give --http another",
+            std::io::ErrorKind::AddrNotAvailable => "; it is not an address of this machine",
+            std::io::ErrorKind::PermissionDenied => "; try a port from 1024 on",
             _ => "",
         };
         Misuse::new(format!("can't listen on {address}: {error}{advice}"))
     })?;
+    Ok(listener)
+}
+
+fn http_options(config: &config::Gateway) -> HttpOptions {
     let mut options = HttpOptions::default();
     options.allowed_hosts = config.allowed_hosts.clone();
     options.allowed_origins = config.allowed_origins.clone();
@@ -99,15 +144,30 @@ async fn listen(
         }
     });
     options.tokens = hashes.collect();
-    let address = listener.local_addr()?;
-    let what = match (fleet.servers.len(), fleet.builtins.len()) {
-        (0, builtins) => {
-            format!("{} (no servers are configured)", counted(builtins, "built-in server"))
-        }
-        (servers, _) => counted(servers, "server"),
+    options
+}
+
+/// Says what is served where, and how to get there.
+fn greet(address: SocketAddr, context: &Context, fleet: &Fleet) {
+    let what = match fleet.builtins.len() {
+        0 => counted(fleet.servers.len(), "server"),
+        builtins => format!("{} (no servers are configured)", counted(builtins, "built-in server")),
     };
     context.note(&format!("Serving {what} at http://{address}/mcp; Ctrl-C ends it."));
-    gateway.serve_http(listener, options, ended()).await.map_err(Into::into)
+    let way = match address == context.config.gateway.http {
+        true => "--http".to_owned(),
+        false => format!("--url {}", client_config::url(address)),
+    };
+    context.note(&format!("`toolcrib client-config CLIENT {way}` has what a client needs."));
+}
+
+/// Ends when the end is asked for once more, and says before that what is waited for.
+async fn hurried(asked: &Notify, context: &Context) {
+    asked.notified().await;
+    let again = ended();
+    tokio::time::sleep(SOON).await;
+    context.note("Calls that run get five seconds to finish; Ctrl-C again ends them.");
+    again.await;
 }
 
 /// Ends when the program is told to end.

@@ -34,6 +34,7 @@ pub(crate) struct ServersArgs {
 
 pub(crate) fn run(args: &ServersArgs, context: &Context) -> anyhow::Result<()> {
     let rows = fleet::with(context, async |fleet| {
+        fleet.warn_of_store(context);
         if !args.offline {
             ask(fleet, args.refresh, context).await;
         }

@@ -1,6 +1,6 @@
 //! `toolcrib config`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
@@ -47,30 +47,53 @@ pub(crate) fn run(command: &ConfigCommand, global: &Global) -> anyhow::Result<()
 
 fn check(named: Option<&PathBuf>, global: &Global) -> anyhow::Result<()> {
     let env = Environment::of_process();
-    let Some(file) = named.cloned().or_else(|| default_file(&env)) else {
-        return report(global, "there is no toolcrib.toml here; the built-in defaults hold");
-    };
+    let file = named.cloned().or_else(|| default_file(&env));
+    match file.map(|file| examine(&file, &env)) {
+        None => {
+            report(global, true, "there is no toolcrib.toml here; the built-in defaults hold", &[])
+        }
+        Some(Ok((text, warnings))) => {
+            if !global.quiet && !global.json {
+                warnings.iter().for_each(|text| output::warn(text));
+            }
+            report(global, true, &text, &warnings)
+        }
+        Some(Err(error)) => {
+            if global.json {
+                report(global, false, &format!("{error:#}"), &[])?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What can be said for a configuration, and against it.
+fn examine(file: &Path, env: &Environment) -> anyhow::Result<(String, Vec<String>)> {
     let shown = file.display();
-    let config = Config::read(&file)?;
+    let config = Config::read(file)?;
     config.models()?;
     if let Some(missing) = config.tools.iter().find(|path| !path.exists()) {
         let missing = missing.display();
         let text = format!("{shown}: `tools` names {missing}, which does not exist");
         return Err(Misuse::new(text).into());
     }
-    if !global.quiet {
-        config.server_warnings(&config.servers(&env)).iter().for_each(|text| output::warn(text));
-    }
+    let warnings = config.server_warnings(&config.servers(env));
     let servers = match config.servers.len() {
         0 => String::new(),
         count => format!(", {}", output::counted(count, "server")),
     };
-    report(global, &format!("{shown} is fine: preset {}{servers}", config.settings(None).preset))
+    let verdict = match warnings.len() {
+        0 => "is fine".to_owned(),
+        count => format!("can be used, with {}", output::counted(count, "warning")),
+    };
+    let preset = config.settings(None).preset;
+    Ok((format!("{shown} {verdict}: preset {preset}{servers}"), warnings))
 }
 
-fn report(global: &Global, text: &str) -> anyhow::Result<()> {
+fn report(global: &Global, ok: bool, text: &str, warnings: &[String]) -> anyhow::Result<()> {
     if global.json {
-        return output::json(&serde_json::json!({"ok": true, "message": text}));
+        let value = serde_json::json!({"ok": ok, "message": text, "warnings": warnings});
+        return output::json(&value);
     }
     output::text(&format!("{text}\n"))
 }

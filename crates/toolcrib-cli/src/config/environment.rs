@@ -11,11 +11,13 @@ use globset::Glob;
 const PASSED_ON: [&str; 11] =
     ["HOME", "LANG", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_*"];
 
-/// Whether every server gets the variable.
+/// Whether every server gets the variable. Asked for every variable of every server, so the
+/// patterns are too plain to need compiling.
 pub(crate) fn is_harmless(name: &str) -> bool {
-    let matches =
-        |pattern: &&str| Glob::new(pattern).is_ok_and(|it| it.compile_matcher().is_match(name));
-    PASSED_ON.iter().any(matches)
+    PASSED_ON.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == *pattern,
+    })
 }
 
 /// Environment variables by name.
@@ -37,10 +39,9 @@ impl Environment {
 
     /// What a server may see: the harmless ones and those that match one of the patterns.
     pub(super) fn passed_on(&self, patterns: &[String]) -> BTreeMap<String, String> {
-        let patterns = PASSED_ON.into_iter().chain(patterns.iter().map(String::as_str));
-        let globs = patterns.filter_map(|pattern| Some(Glob::new(pattern).ok()?.compile_matcher()));
-        let globs: Vec<_> = globs.collect();
-        let passes = |name: &str| globs.iter().any(|glob| glob.is_match(name));
+        let compiled = |pattern: &String| Some(Glob::new(pattern).ok()?.compile_matcher());
+        let globs: Vec<_> = patterns.iter().filter_map(compiled).collect();
+        let passes = |name: &str| is_harmless(name) || globs.iter().any(|it| it.is_match(name));
         self.0
             .iter()
             .filter(|(name, _)| passes(name))

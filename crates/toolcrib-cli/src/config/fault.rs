@@ -57,8 +57,12 @@ impl Config {
             faults.push(Fault { span, key, message });
         }
         if let (Some(table), Some((key, message))) = (tables("gateway"), self.gateway.fault()) {
-            let span = place(table, key).unwrap_or(0..0);
-            faults.push(Fault { span, key: join("gateway", key), message });
+            let (key, name) = key;
+            let of_name = name.and_then(|name| place(table.get(key)?.get_ref().as_table()?, name));
+            let span = of_name.or_else(|| place(table, key)).unwrap_or(0..0);
+            let key = join("gateway", key);
+            let key = name.map_or(key.clone(), |name| join(&key, name));
+            faults.push(Fault { span, key, message });
         }
         faults
     }

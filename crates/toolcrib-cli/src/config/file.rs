@@ -25,11 +25,12 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// The file that is read when none is named: the current folder's, else the user's.
+/// The file that is read when none is named: the current folder's, else the user's. What has the
+/// name and is no file is taken too, so that reading it says what is wrong.
 pub(super) fn default_file(env: &Environment) -> Option<PathBuf> {
     let here = PathBuf::from(NAME);
-    let users = || user_file(env).filter(|file| file.is_file());
-    if here.is_file() { Some(here) } else { users() }
+    let users = || user_file(env).filter(|file| file.exists());
+    if here.exists() { Some(here) } else { users() }
 }
 
 /// The file that is changed when none is named: the one that is read, or the user's, which then

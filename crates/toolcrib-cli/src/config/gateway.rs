@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Environment;
 
@@ -14,6 +15,7 @@ use super::Environment;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Gateway {
     /// The address to listen on.
+    #[serde(deserialize_with = "read_address")]
     pub(crate) http: SocketAddr,
     /// Names that requests may be addressed to, besides the loopback's.
     pub(crate) allowed_hosts: Vec<String>,
@@ -74,18 +76,32 @@ impl Gateway {
         self.cache_dir.clone().or_else(|| Some(env.cache_home()?.join("toolcrib")))
     }
 
-    /// The first thing wrong with it: the key at fault and the reason.
-    pub(super) fn fault(&self) -> Option<(&'static str, String)> {
+    /// The first thing wrong with it: the key at fault, with the name under it if it has names,
+    /// and the reason.
+    pub(super) fn fault(&self) -> Option<((&'static str, Option<&str>), String)> {
         if self.start_at_once == 0 {
-            return Some(("start_at_once", "expected at least 1".to_owned()));
+            return Some((("start_at_once", None), "expected at least 1".to_owned()));
         }
         // Whoever wrote a token here rather than its hash would not want to see it again.
-        let is_wrong = self.tokens.iter().any(|(_, hash)| sha256(hash).is_none());
-        is_wrong.then(|| {
-            let how = "`printf %s \"$TOKEN\" | sha256sum` prints the digits";
-            ("tokens", format!("expected `sha256:` and 64 hex digits; {how}"))
-        })
+        let (name, _) = self.tokens.iter().find(|(_, hash)| sha256(hash).is_none())?;
+        let how = "`printf %s \"$TOKEN\" | sha256sum` prints the digits";
+        let message = format!("expected `sha256:` and 64 hex digits; {how}");
+        Some((("tokens", name.map(String::as_str)), message))
     }
+}
+
+/// An address to listen on, as people write it.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let numbers = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    let expected = "expected an IP address and a port, such as 127.0.0.1:7171 or [::1]:7171";
+    numbers.parse().map_err(|_| expected.to_owned())
+}
+
+fn read_address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    address(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
 impl Tokens {
@@ -112,6 +128,8 @@ fn sha256(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]
@@ -133,8 +151,17 @@ mod tests {
         for wrong in ["hunter2", "sha256:", "sha256:0a", "sha256:zz", "0a"] {
             let gateway: Gateway = toml::from_str(&format!("tokens = ['{wrong}']")).unwrap();
             let (key, message) = gateway.fault().unwrap();
-            assert_eq!(key, "tokens");
+            assert_eq!(key, ("tokens", None));
             assert!(!message.contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_port() {
+        assert_eq!(address("[::1]:80"), Ok(SocketAddr::from((Ipv6Addr::LOCALHOST, 80))));
+        assert_eq!(address("localhost:80"), Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 80))));
+        for wrong in ["", "localhost", "127.0.0.1", ":80", "127.0.0.1:99999", "h:80", "[::1]"] {
+            assert!(address(wrong).unwrap_err().contains("such as 127.0.0.1:7171"), "{wrong}");
         }
     }
 

@@ -9,7 +9,7 @@ use toolcrib::{Listing, Naming, Registry, Tool, Toolset};
 
 use super::report::{Check, Kind};
 use crate::fleet::register;
-use crate::output::{counted, duration, number};
+use crate::output::{counted, duration, number, shell_word};
 use crate::servers::tokens;
 
 /// A server that takes longer keeps the first who calls it waiting.
@@ -113,7 +113,7 @@ pub(super) fn compare(servers: &[Upstream], checks: &mut [Check]) {
         match first.get(&nameless.key()) {
             Some(name) => check.advice(
                 format!("it is started just like `{name}`, so every tool is there twice"),
-                format!("`toolcrib remove {}`", config.name),
+                format!("`toolcrib remove {}`, if that is not meant", shell_word(&config.name)),
             ),
             None => drop(first.insert(nameless.key(), &config.name)),
         }

@@ -32,7 +32,12 @@ pub(super) fn configuration(context: &Context) -> Check {
 /// A configuration that can't be read.
 pub(super) fn unreadable(error: &anyhow::Error) -> Check {
     let mut check = Check::new(Kind::Configuration, "configuration", "can't be used");
-    check.problem(format!("{error:#}"), "correct the file; `toolcrib config schema` has every key");
+    let what = format!("{error:#}");
+    let fix = match what.starts_with("can't read configuration") {
+        true => "name a file that can be read, or leave out --config",
+        false => "correct the file; `toolcrib config schema` has every key",
+    };
+    check.problem(what, fix);
     check
 }
 

@@ -63,10 +63,53 @@ fn the_command_is_spelt_out_where_the_client_would_not_find_it() {
 
     std::os::unix::fs::symlink(binary, folder.path("bin/toolcrib")).unwrap();
     fs::remove_file(folder.path("toolcrib.toml")).unwrap();
-    let mut command = folder.command("client-config vscode --json");
-    command.env("PATH", folder.path("bin"));
-    let output = Folder::output(command).stdout;
-    let value: serde_json::Value = serde_json::from_str(&output).unwrap();
-    let entry = json!({"type": "stdio", "command": "toolcrib", "args": ["serve", "--stdio"]});
-    assert_eq!(value["snippet"]["servers"]["toolcrib"], entry);
+    let command_for = |client: &str| {
+        let mut command = folder.command(&format!("client-config {client} --json"));
+        command.env("PATH", folder.path("bin"));
+        let output = Folder::output(command).stdout;
+        let value: serde_json::Value = serde_json::from_str(&output).unwrap();
+        let entry = &value["snippet"]["mcpServers"]["toolcrib"];
+        assert_eq!(entry["args"], json!(["serve", "--stdio"]));
+        entry["command"].clone()
+    };
+    assert_eq!(command_for("claude-code"), "toolcrib");
+    // What is started from a desktop does not have the shell's path.
+    assert_eq!(command_for("claude-desktop"), binary);
+}
+
+#[test]
+fn a_gateway_for_other_machines_is_reached_here_with_a_token() {
+    let config =
+        format!("[gateway]\nhttp = \"0.0.0.0:9000\"\ntokens = [\"sha256:{}\"]\n", "0a".repeat(32));
+    let folder = Folder::new(&[("toolcrib.toml", &config)]);
+    let entry = |client: &str, table: &str| {
+        let value = folder.json(&format!("client-config {client} --http --json"));
+        value["snippet"][table]["toolcrib"].clone()
+    };
+    let url = "http://127.0.0.1:9000/mcp";
+    let headers = json!({"Authorization": "Bearer YOUR_TOKEN"});
+    assert_eq!(entry("cursor", "mcpServers"), json!({"url": url, "headers": headers}));
+    let codex = json!({"url": url, "bearer_token_env_var": "TOOLCRIB_TOKEN"});
+    assert_eq!(entry("codex", "mcp_servers"), codex);
+    let output = folder.run("client-config claude-code --http");
+    let command = format!("claude mcp add --transport http toolcrib {url} --header 'Authorization");
+    assert!(output.stderr.contains(&command), "{}", output.stderr);
+    assert!(output.stderr.contains("Your token goes in the place of"), "{}", output.stderr);
+}
+
+#[test]
+fn a_command_to_run_is_quoted_and_no_place_is_invented() {
+    let folder = Folder::new(&[("my~files/toolcrib.toml".replace('~', " ").as_str(), "")]);
+    let output = folder.run("client-config claude-code --config my~files/toolcrib.toml");
+    let file = folder.path("my files/toolcrib.toml");
+    let quoted = format!("--config '{}')", file.canonicalize().unwrap().display());
+    let plain = format!("--config '{}')", file.display());
+    let told = &output.stderr;
+    assert!(told.contains(&quoted) || told.contains(&plain), "{told}");
+    assert!(told.contains("the client gets the built-in ones"), "{told}");
+
+    let mut command = folder.command("client-config claude-desktop");
+    command.env_remove("HOME");
+    let told = Folder::output(command).stderr;
+    assert!(told.starts_with("For Claude Desktop:\n"), "{told}");
 }

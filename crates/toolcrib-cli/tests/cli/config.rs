@@ -51,6 +51,35 @@ fn a_configuration_is_obeyed_and_options_come_before_it() {
 }
 
 #[test]
+fn a_check_says_the_same_to_scripts() {
+    let folder = Folder::new(&[
+        ("toolcrib.toml", "[servers.a]\ncommand = '${NO_SUCH_THING}'\n"),
+        ("wrong.toml", "[gateway.tokens]\nci = 'x'\n"),
+        ("folder/toolcrib.toml/x", ""),
+    ]);
+    let output = folder.run("config check");
+    assert_eq!(output.stdout, "toolcrib.toml can be used, with 1 warning: preset crib, 1 server\n");
+    assert!(output.stderr.contains("`NO_SUCH_THING` is not set"), "{}", output.stderr);
+    let value = folder.json("config check --json");
+    assert_eq!((&value["ok"], value["warnings"].as_array().unwrap().len()), (&json!(true), 1));
+
+    let output = folder.run("config check wrong.toml --json");
+    let value: Value = serde_json::from_str(&output.stdout).unwrap();
+    let message = value["message"].as_str().unwrap();
+    assert_eq!((output.code, &value["ok"]), (Some(2), &json!(false)));
+    assert!(
+        message.starts_with("wrong.toml, line 2, column 1, `gateway.tokens.ci`: "),
+        "{message}"
+    );
+
+    let mut command = folder.command("config check");
+    command.current_dir(folder.path("folder"));
+    let output = Folder::output(command);
+    assert_eq!(output.code, Some(2), "{}", output.stdout);
+    assert!(output.stderr.contains("can't read configuration toolcrib.toml"), "{}", output.stderr);
+}
+
+#[test]
 fn config_show_is_a_configuration() {
     let folder = Folder::new(&[("toolcrib.toml", "preset = \"regex\"\n")]);
     let shown = folder.text("config show");

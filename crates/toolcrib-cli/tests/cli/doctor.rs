@@ -55,7 +55,7 @@ fn each_server_that_fails_has_its_reason_and_a_fix() {
     assert_found(check(&value, "exits"), "problem", "no licence", "run `sh` by hand");
     assert_found(check(&value, "uv"), "problem", "command `uvx` was not found", "install uv");
     assert_found(check(&value, "hangs"), "problem", "did not start within 1s", "`start_limit`");
-    assert_found(check(&value, "unset"), "problem", "`NO_SUCH_THING` is not set", "correct");
+    assert_found(check(&value, "unset"), "problem", "`NO_SUCH_THING` is not set", "set it where");
     assert_found(check(&value, "gone"), "problem", "", "check that it runs, and its `url`");
 
     let (code, value) = diagnose(&folder, "time");
@@ -99,6 +99,8 @@ fn a_configuration_that_cant_be_read_is_a_finding() {
     assert_eq!(code, Some(1));
     let what = "line 2, column 1, `servers.a.comand`";
     assert_found(check(&value, "configuration"), "problem", what, "correct the file");
+    let (_, value) = diagnose(&folder, "--config nowhere.toml");
+    assert_found(check(&value, "configuration"), "problem", "nowhere.toml", "name a file");
 }
 
 #[test]
@@ -111,6 +113,8 @@ fn a_cache_that_cant_be_written_is_a_finding() {
     assert_eq!(code, Some(1));
     assert_found(check(&value, "cache"), "problem", "not remembered", "cache_dir");
     assert_eq!(check(&value, "time")["ok"], true);
+    let told = folder.run("servers").stderr;
+    assert!(told.contains("warning: what servers list is not remembered: "), "{told}");
 
     let bare = sample();
     let mut command = bare.command("doctor --json");

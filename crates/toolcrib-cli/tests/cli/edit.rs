@@ -167,7 +167,7 @@ fn permissions_and_links_stay() {
 fn of_many_changes_at_once_none_is_lost() {
     let folder = Folder::new(&[("toolcrib.toml", "")]);
     let spawn = |at: usize| {
-        let mut command = folder.command(&format!("add s{at} -- x"));
+        let mut command = folder.command(&format!("add s{at} --quiet -- x"));
         command.stdout(Stdio::null()).spawn().unwrap()
     };
     let children: Vec<_> = (0..12).map(spawn).collect();
@@ -184,7 +184,11 @@ fn a_secret_that_is_written_out_is_told_of() {
     assert_eq!(output.code, Some(0));
     assert!(output.stderr.starts_with("warning: the value of `API_KEY` is written out in"));
     assert!(!output.stderr.contains("hunter2") && !output.stderr.contains("MODE"));
-    assert_eq!(folder.run("add b --env API_KEY -- x").stderr, "");
+    let told = folder.run("add b --env API_KEY -- x").stderr;
+    assert_eq!(told, "`toolcrib doctor b` starts and checks it.\n");
+    let told = folder.run("add b~c --config my~own.toml -- x").stderr;
+    assert_eq!(told, "`toolcrib doctor 'b c' --config 'my own.toml'` starts and checks it.\n");
+    assert_eq!(folder.run("add c --quiet -- x").stderr, "");
 }
 
 #[test]

@@ -119,8 +119,11 @@ fn what_was_found_is_shown_then_written_then_nothing_is_left() {
     );
     assert!(!output.stdout.contains("hunter2") && !output.stderr.contains("hunter2"));
 
-    let said = folder.text("import --yes");
+    let output = folder.run("import --yes");
+    let said = output.stdout;
     assert!(said.ends_with("home/.config/toolcrib/toolcrib.toml.\n"), "{said}");
+    let told = output.stderr;
+    assert!(told.ends_with("`toolcrib doctor` starts and checks them.\n"), "{told}");
     let file = "home/.config/toolcrib/toolcrib.toml";
     let text = folder.read(file);
     let here = fs::canonicalize(folder.path(".")).unwrap();
@@ -234,4 +237,5 @@ fn what_was_asked_for_and_is_not_there_is_an_error() {
     }
     let text = sample().text("import");
     assert!(text.starts_with("There is no client's configuration on this machine."), "{text}");
+    assert!(text.contains("`toolcrib add`"), "{text}");
 }

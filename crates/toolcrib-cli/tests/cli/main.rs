@@ -14,6 +14,7 @@ mod import;
 mod plan;
 mod prompt;
 mod search;
+mod serve;
 mod servers;
 mod sources;
 mod support;

@@ -49,7 +49,7 @@ fn mistakes_in_servers_are_placed() {
             "line 1, column 10, `servers.`: a server needs a name",
         ),
         ("[servers.a]\ncommand = \"x\"\n[servers.a]\n", "line 3, column 10: duplicate key"),
-        ("[gateway]\nhttp = \"localhost\"\n", "line 2, column 8, `gateway.http`: invalid socket"),
+        ("[gateway]\nhttp = \"localhost\"\n", "line 2, column 8, `gateway.http`: expected an IP"),
         ("[gateway]\nstart_at_once = 0\n", "line 2, column 1, `gateway.start_at_once`: expected"),
     ] {
         let folder = Folder::new(&[("toolcrib.toml", text)]);
@@ -95,7 +95,10 @@ fn a_server_that_cant_be_used_is_named_with_its_file_and_reason() {
     let folder = Folder::new(&[("toolcrib.toml", text)]);
     let output = folder.run("config check");
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    assert_eq!(output.stdout, "toolcrib.toml is fine: preset crib, 3 servers\n");
+    assert_eq!(
+        output.stdout,
+        "toolcrib.toml can be used, with 1 warning: preset crib, 3 servers\n"
+    );
     let lines: Vec<&str> = output.stderr.lines().collect();
     assert!(lines[0].starts_with("warning: ") && lines.len() == 1, "{lines:?}");
     assert!(
@@ -114,7 +117,7 @@ fn any_mcp_json_is_a_configuration() {
     let folder = Folder::new(&[("mcp.json", text)]);
     let output = folder.run("config check mcp.json");
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    assert_eq!(output.stdout, "mcp.json is fine: preset crib, 3 servers\n");
+    assert_eq!(output.stdout, "mcp.json can be used, with 3 warnings: preset crib, 3 servers\n");
     for warning in [
         "mcp.json, line 4: server `a` is there again on line 7, which holds\n",
         "mcp.json: server `old` can't be used: it speaks the old SSE transport only",

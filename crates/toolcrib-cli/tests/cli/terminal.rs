@@ -54,6 +54,7 @@ fn every_command_explains_itself_with_examples() {
         "add",
         "remove",
         "client-config",
+        "config",
         "config show",
         "config check",
         "config schema",
