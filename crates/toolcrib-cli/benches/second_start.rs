@@ -32,13 +32,14 @@ fn main() {
             (format!("{kind}{at}"), json!({"command": program, "args": ["builtin", kind]}))
         })
         .collect();
-    std::fs::write(&config, json!({"mcpServers": servers}).to_string()).unwrap();
+    std::fs::write(&config, json!({"mcpServers": &servers}).to_string()).unwrap();
 
     let first = Instant::now();
     let mut gateway = Gateway::start(home.path(), &config);
-    let listed = gateway.wait_for(&format!("{}29", KINDS[29 % KINDS.len()]));
+    for name in servers.keys() {
+        assert!(gateway.wait_for(name), "{name} was not listed");
+    }
     println!("first start: the last of {SERVERS} servers is found after {:?}", first.elapsed());
-    assert!(listed, "not every server was listed");
     gateway.end();
 
     let (mut lists, mut searches, mut started) = (Vec::new(), Vec::new(), 0);

@@ -169,7 +169,7 @@ fn has_cursor(request: &Request<'_>) -> bool {
 }
 
 fn capabilities() -> Value {
-    json!({"tools": {"listChanged": true}, "logging": {}})
+    json!({"tools": {"listChanged": true}})
 }
 
 fn set_level(client: &Client, request: &Request<'_>) -> Result<String, RpcError> {

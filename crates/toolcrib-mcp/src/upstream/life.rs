@@ -221,7 +221,7 @@ impl Inner {
         let reason = self.secrets.hide(reason);
         let mut state = self.lock();
         if !matches!(state.phase, Phase::Ended) {
-            tracing::warn!(server = self.config.name, reason, "can't be started");
+            tracing::debug!(server = self.config.name, reason, "can't be started");
             state.phase = Phase::Stopped;
             state.failures = state.failures.saturating_add(1);
             self.back_off(&mut state, &reason);
