@@ -197,7 +197,7 @@ mod tests {
     /// An entry of a claimed size, last used some days ago.
     fn add(connection: &Connection, key: &str, days: i64, bytes: i64) {
         let used_at = millis(SystemTime::now()) - days * 24 * 60 * 60 * 1000;
-        let row = "INSERT INTO manifests VALUES (?1, 's', 'v', 0, NULL, 0, ?2, ?3, '{}')";
+        let row = "INSERT INTO manifests VALUES (?1, 's', 'v', 0, 0, ?2, ?3, '{}')";
         connection.execute(row, params![key, used_at, bytes]).unwrap();
     }
 
