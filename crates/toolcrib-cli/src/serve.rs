@@ -32,7 +32,7 @@ Endpoints: /mcp (find, load and call: the default), /mcp/full (every tool, for c
 by themselves), /mcp/inject (loaded tools join the list; 2025 clients only), /mcp/s/SERVER (one
 server as it is). Beside them: /healthz, /readyz, /metrics.")]
 pub(crate) struct ServeArgs {
-    /// Listen on this address [default: 127.0.0.1:7171, or what [gateway] says]
+    /// Listen on this address [default: 127.0.0.1:7171, or what toolcrib.toml says]
     #[arg(long, value_name = "ADDR", conflicts_with = "stdio", value_parser = config::address)]
     http: Option<SocketAddr>,
     /// Speak over standard input and output, to the client that started this
