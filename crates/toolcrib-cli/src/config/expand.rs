@@ -107,7 +107,7 @@ mod tests {
             ("ODD", "${USER}"),
             ("GITHUB_TOKEN", "t"),
         ]);
-        let expansion = Expansion { env: &env, workspace: Path::new("/work/app") };
+        let expansion = Expansion { env: &env, workspace: Path::new("/projects/app") };
         expansion.expand(text)
     }
 
@@ -130,7 +130,7 @@ mod tests {
             ("$${USER} $$ $", "${USER} $$ $"),
             ("${USER", "${USER"),
             ("${} ${1} ${a.b} ${a b}", "${} ${1} ${a.b} ${a b}"),
-            ("${workspaceFolder}/x", "/work/app/x"),
+            ("${workspaceFolder}/x", "/projects/app/x"),
             ("${workspaceFolderBasename}", "app"),
             ("${userHome}${/}x", "/home/me/x"),
             ("${input:github-token}", "t"),
