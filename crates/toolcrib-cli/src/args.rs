@@ -9,8 +9,8 @@ use toolcrib::{Engine, Mode, Preset, ProviderClass, Settings, StrategyChoice};
 
 use crate::config::{Config, ConfigCommand, Environment, Server};
 use crate::output::{self, Misuse};
-use crate::{builtin, call, client_config, demo, doctor, edit, import};
-use crate::{plan, prompt, search, serve, servers, tools};
+use crate::{builtin, call, client_config, demo, doctor, edit, eval, import};
+use crate::{plan, prompt, search, serve, servers, tools, usage};
 
 /// Keep thousands of tools at hand and send a model a few hundred tokens.
 ///
@@ -81,6 +81,10 @@ pub(crate) enum Command {
     Tools(tools::ToolsArgs),
     /// Rank tools for a query, as the model's tool_search does
     Search(search::SearchArgs),
+    /// Measure how well tools are found, on labelled queries
+    Eval(eval::EvalArgs),
+    /// Show what was learned from use, or forget it
+    Usage(usage::UsageArgs),
     /// Show exactly what a model would see at its first request
     Prompt(prompt::PromptArgs),
     /// Compare the cost of strategies over a conversation

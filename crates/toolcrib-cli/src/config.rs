@@ -2,6 +2,7 @@
 //! servers there are. Of another program's file (`mcp.json`) the servers are taken.
 
 mod command;
+mod embedder;
 mod entry;
 mod environment;
 mod expand;
@@ -9,6 +10,7 @@ mod fault;
 mod file;
 mod foreign;
 mod gateway;
+mod search;
 mod secret;
 mod servers;
 
@@ -20,15 +22,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolcrib::tokens::Models;
 use toolcrib::{
-    EagerRules, Mode, Policy, PolicyRules, Preset, ProviderClass, Settings, StrategyChoice,
+    EagerRules, Embedder, Mode, Policy, PolicyRules, Preset, ProviderClass, Settings,
+    StrategyChoice,
 };
 
 pub(crate) use command::{ConfigCommand, run};
+pub(crate) use embedder::{EmbedderChoice, OwnEmbedder};
 pub(crate) use entry::{Era, ServerEntry, name_fault};
 pub(crate) use environment::{Environment, is_harmless};
 pub(crate) use file::{file_to_edit, is_json, read_text};
 pub(crate) use foreign::{ForeignFile, Found};
 pub(crate) use gateway::{Gateway, address};
+pub(crate) use search::Search;
 pub(crate) use secret::Secret;
 pub(crate) use servers::{Launch, Server, workspace};
 
@@ -81,6 +86,8 @@ pub(crate) struct Config {
     pub(crate) eager: EagerRules,
     /// Which tools exist for the caller at all.
     pub(crate) policy: PolicyRules,
+    /// How tools are found.
+    pub(crate) search: Search,
     /// How `toolcrib serve` is reached, and by whom.
     pub(crate) gateway: Gateway,
     /// MCP servers, by name.
@@ -164,6 +171,11 @@ impl Config {
         settings.header = self.header.clone();
         settings.preload = self.preload.clone();
         settings.eager = self.eager.clone();
+        settings.embedder = match self.search.embedder {
+            EmbedderChoice::Own(OwnEmbedder::Static) => Embedder::Static,
+            EmbedderChoice::Own(OwnEmbedder::None) => Embedder::None,
+            EmbedderChoice::Endpoint(_) => Embedder::Supplied,
+        };
         settings
     }
 
@@ -191,6 +203,7 @@ impl Config {
             result_bytes: Some(settings.result_bytes),
             eager: settings.eager,
             policy: self.policy.clone(),
+            search: self.search.clone(),
             gateway: self.gateway.clone(),
             servers: self.servers.clone(),
             file: self.file.clone(),

@@ -1,5 +1,6 @@
 //! `toolcrib doctor`: every server started and checked, and how to mend what is wrong.
 
+mod embedder;
 mod report;
 mod server;
 mod surroundings;
@@ -100,6 +101,9 @@ async fn examine(
     }
     for name in fleet.disabled.iter().filter(|name| is_meant(name)) {
         checks.push(Check::new(Kind::Server, name, "disabled: not started"));
+    }
+    if args.servers.is_empty() {
+        checks.extend(embedder::examine(context).await);
     }
     // Everything is written by now, or can't be.
     fleet.shut_down().await;

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use toolcrib::builtins::{self, Builtin, BuiltinTools};
 use toolcrib::mcp::{Environment, Era, Launch, ServerConfig, Upstream, Upstreams};
 use toolcrib::store::SqliteStore;
-use toolcrib::{Crib, CribBuilder, Naming, Settings};
+use toolcrib::{Crib, CribBuilder, Embeddings, Naming, Settings};
 
 use crate::args::Context;
 use crate::config::{self, Server};
@@ -35,6 +35,8 @@ pub(crate) struct Fleet {
     upstreams: Upstreams,
     /// Where what they list is kept, or why it can't be. Nowhere without a folder for it.
     pub(crate) store: Result<Option<SqliteStore>, String>,
+    /// Whether it is also kept which tools are called after which queries.
+    learn: bool,
     pub(crate) servers: Vec<Upstream>,
     pub(crate) builtins: Vec<Arc<BuiltinTools>>,
     /// Servers that can't be used as they are configured, with the reason.
@@ -85,7 +87,8 @@ impl Fleet {
                 Err(reason) => unusable.push((server.name, reason)),
             }
         }
-        Ok(Self { upstreams, store, servers, builtins, unusable, disabled })
+        let learn = context.config.search.learn;
+        Ok(Self { upstreams, store, learn, servers, builtins, unusable, disabled })
     }
 
     /// Tells that there is nowhere to keep what servers list.
@@ -114,8 +117,19 @@ impl Fleet {
 
     /// A crib over all of them. What is known of a server is there at once; the others follow
     /// when they have been listed.
-    pub(crate) async fn crib(&self, settings: Settings, naming: Naming) -> anyhow::Result<Crib> {
-        let builder = Crib::builder(settings).naming(naming);
+    pub(crate) async fn crib(
+        &self,
+        settings: Settings,
+        naming: Naming,
+        embeddings: Option<Embeddings>,
+    ) -> anyhow::Result<Crib> {
+        let mut builder = Crib::builder(settings).naming(naming);
+        if let (true, Ok(Some(store))) = (self.learn, &self.store) {
+            builder = builder.usage(store.clone());
+        }
+        if let Some(embeddings) = embeddings {
+            builder = builder.embeddings(embeddings);
+        }
         let with =
             |builder: CribBuilder, builtin: &Arc<BuiltinTools>| builder.toolset(builtin.clone());
         let crib = self.builtins.iter().fold(builder, with).build().await?;
@@ -143,6 +157,15 @@ impl Fleet {
         {
             output::warn(&format!("what servers listed was not kept: {error}"));
         }
+    }
+}
+
+/// What is kept, if anything is.
+pub(crate) fn kept(context: &Context) -> anyhow::Result<Option<SqliteStore>> {
+    let file = context.config.gateway.cache_dir(&context.env).map(|it| it.join(STORE_FILE));
+    match file.filter(|file| file.exists()) {
+        Some(file) => Ok(Some(SqliteStore::open(file)?)),
+        None => Ok(None),
     }
 }
 

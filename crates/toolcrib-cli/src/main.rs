@@ -6,10 +6,12 @@
 //! 2. `config`: what `toolcrib.toml` or another program's file may say, what is wrong where, and
 //!    the servers it amounts to.
 //! 3. `fleet`: the servers in use, asked for what they have and ended in the end.
+//!    `embedder`: the embedder behind an address, if one is configured.
 //! 4. `serve`, `builtin`: the gateway, and a built-in server as one of its own.
 //! 5. `servers`, `call`, `doctor`: what servers have, do and lack. `demo`: all of it at once.
 //! 6. `sources`: the servers' tools, tool lists in files, or the built-in sample, for `tools`,
-//!    `search`, `prompt` and `plan`.
+//!    `search`, `prompt` and `plan`. `eval`: how well `search` finds them.
+//!    `usage`: what was learned from use.
 //! 7. `client`: the MCP clients that are known, and where their files are, for `import` and
 //!    `client_config`. `edit`: add and remove.
 //! 8. `output`: the one place that prints.
@@ -23,6 +25,8 @@ mod config;
 mod demo;
 mod doctor;
 mod edit;
+mod embedder;
+mod eval;
 mod fleet;
 mod import;
 mod output;
@@ -34,6 +38,7 @@ mod serve;
 mod servers;
 mod sources;
 mod tools;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -71,6 +76,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
         Command::Call(args) => call::run(args, &context),
         Command::Tools(args) => tools::run(args, &context),
         Command::Search(args) => search::run(args, &context),
+        Command::Eval(args) => eval::run(args, &context),
+        Command::Usage(args) => usage::run(args, &context),
         Command::Prompt(args) => prompt::run(args, &context),
         Command::Plan(args) => plan::run(args, &context),
         Command::ClientConfig(args) => client_config::run(args, &context),

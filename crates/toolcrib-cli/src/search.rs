@@ -7,12 +7,14 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use toolcrib::search::Explanation;
-use toolcrib::{SearchPage, SearchRow, View};
+use toolcrib::{Meaning, SearchPage, SearchRow, View};
 
 use crate::args::Context;
+use crate::embedder::Ranker;
 use crate::output::{self, BOLD, DIM, Misuse, Rows, counted, number, printable};
 use crate::sample;
 use crate::sources::{ToolArgs, load_view};
+use crate::usage;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -37,6 +39,9 @@ pub(crate) struct SearchArgs {
     /// Say where every score comes from
     #[arg(long)]
     explain: bool,
+    /// Rank by the tools alone, whatever was learned from use
+    #[arg(long)]
+    without_usage: bool,
     /// Rank every query of a JSONL file of {id, query}
     #[arg(long, value_name = "FILE", requires = "run")]
     queries: Option<PathBuf>,
@@ -52,19 +57,25 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> anyhow::Result<()> {
     if let (Some(queries), Some(run)) = (&args.queries, &args.run) {
         let queries = batch::read(queries)?;
         let view = load_view(&args.source, context)?;
-        return batch::rank(&queries, &view, args.limit, run, context);
+        let ranker = Ranker::new(&view, context)?;
+        return batch::rank(&queries, &view, &ranker, args.limit, run, context);
     }
     let query = match &args.query {
         Some(query) => query,
         None if args.source.is_sample(context) => sample::QUERY,
         None => return Err(Misuse::new(NO_QUERY).into()),
     };
-    let view = load_view(&args.source, context)?;
-    let page = view.search(query, args.limit).map_err(Misuse::new)?;
-    if context.json {
-        return output::json(&Results::new(query, &view, page, args.explain));
+    let mut view = load_view(&args.source, context)?;
+    if !args.without_usage {
+        view = usage::apply(view, context);
     }
-    output::text(&describe(query, &view, &page, args.explain))
+    let said = Ranker::new(&view, context)?.ask(query, context);
+    let meaning = said.meaning();
+    let page = view.search_with(meaning, query, args.limit).map_err(Misuse::new)?;
+    if context.json {
+        return output::json(&Results::new(query, &view, meaning, page, args.explain));
+    }
+    output::text(&describe(query, &view, meaning, &page, args.explain))
 }
 
 #[derive(Serialize)]
@@ -85,9 +96,16 @@ struct ResultRow {
 }
 
 impl<'a> Results<'a> {
-    fn new(query: &'a str, view: &View, page: SearchPage, explain: bool) -> Self {
+    fn new(
+        query: &'a str,
+        view: &View,
+        meaning: Meaning<'_>,
+        page: SearchPage,
+        explain: bool,
+    ) -> Self {
         let explained = |row: SearchRow| {
-            let explanation = if explain { view.explain(query, &row.name) } else { None };
+            let explanation =
+                explain.then(|| view.explain_with(meaning, query, &row.name)).flatten();
             ResultRow { row, explanation }
         };
         Self {
@@ -99,7 +117,13 @@ impl<'a> Results<'a> {
     }
 }
 
-fn describe(query: &str, view: &View, page: &SearchPage, explain: bool) -> String {
+fn describe(
+    query: &str,
+    view: &View,
+    meaning: Meaning<'_>,
+    page: &SearchPage,
+    explain: bool,
+) -> String {
     let mut text = String::new();
     let shown = page.results.len();
     let _ = writeln!(
@@ -115,7 +139,9 @@ fn describe(query: &str, view: &View, page: &SearchPage, explain: bool) -> Strin
         },
     );
     if explain {
-        page.results.iter().for_each(|row| explain_row(&mut text, query, view, row));
+        for row in &page.results {
+            explain_row(&mut text, query, view, meaning, row);
+        }
     } else if shown > 0 {
         let mut rows = Rows::new(&["#>", "SCORE>", "TOOL", "SERVER", "NAME FOR THE MODEL"]);
         for (at, row) in page.results.iter().enumerate() {
@@ -134,8 +160,8 @@ fn describe(query: &str, view: &View, page: &SearchPage, explain: bool) -> Strin
     text
 }
 
-fn explain_row(text: &mut String, query: &str, view: &View, row: &SearchRow) {
-    let Some(explanation) = view.explain(query, &row.name) else {
+fn explain_row(text: &mut String, query: &str, view: &View, meaning: Meaning<'_>, row: &SearchRow) {
+    let Some(explanation) = view.explain_with(meaning, query, &row.name) else {
         let _ = writeln!(text, "{:.4}  {}\n  named or matched outright\n", row.score, row.name);
         return;
     };

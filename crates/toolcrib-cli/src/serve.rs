@@ -13,6 +13,7 @@ use toolcrib::gateway::{Endpoint, Gateway, GatewayError, HttpOptions, Options, T
 use crate::args::Context;
 use crate::client_config;
 use crate::config;
+use crate::embedder::Embedder;
 use crate::fleet::Fleet;
 use crate::output::{self, Interrupted, Misuse, counted};
 
@@ -75,7 +76,9 @@ async fn serve(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
     let fleet = Fleet::open(context)?;
     fleet.warn(context);
     let settings = context.config.settings(None);
-    let crib = fleet.crib(settings.clone(), Naming::Gateway).await?;
+    let embedder = Embedder::open(context);
+    let embeddings = embedder.as_ref().map(|embedder| embedder.embeddings.clone());
+    let crib = fleet.crib(settings.clone(), Naming::Gateway, embeddings).await?;
     let mut options = Options::default();
     options.settings = settings;
     options.policy = context.config.policy()?;
@@ -104,6 +107,7 @@ async fn serve(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
         }
     };
     fleet.shut_down().await;
+    embedder.iter().for_each(Embedder::flush);
     served
 }
 

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolcrib_search::Index;
+use toolcrib_search::{Index, Tuning};
 
 use crate::names::Key;
-use crate::segment::{Admitted, Item, Segment};
-use crate::{Fingerprint, Group, GroupId, Naming, Policy, Tool, ToolName};
+use crate::segment::{Admitted, Item, Segment, TUNING};
+use crate::{Fingerprint, Group, GroupId, Naming, Policy, Tool, ToolName, Usage};
 
 /// Whether a toolset can answer now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,11 +53,22 @@ impl Catalog {
         segments: Vec<Arc<Segment>>,
         availability: BTreeMap<GroupId, Availability>,
     ) -> Self {
+        Self::tuned(&TUNING, naming, segments, availability)
+    }
+
+    /// The same, ranked with the numbers its segments were built with.
+    pub(crate) fn tuned(
+        tuning: &Tuning,
+        naming: Naming,
+        segments: Vec<Arc<Segment>>,
+        availability: BTreeMap<GroupId, Availability>,
+    ) -> Self {
         // A toolset without tools says nothing, so it counts for nothing.
         let says = |segment: &&Arc<Segment>| segment.len() > 0 || segment.needs_loader();
         let prints = segments.iter().filter(says).map(|segment| segment.fingerprint.as_bytes());
         let fingerprint = Fingerprint::of(prints);
-        let index = Index::new(segments.iter().map(|segment| segment.index.clone()).collect());
+        let parts = segments.iter().map(|segment| segment.index.clone()).collect();
+        let index = Index::new(tuning, parts);
         let has_spaced_names = segments.iter().any(|segment| segment.has_spaced_names);
         let (len, seen) = (OnceLock::new(), Mutex::default());
         Self { naming, segments, availability, index, fingerprint, has_spaced_names, len, seen }
@@ -66,7 +77,7 @@ impl Catalog {
     /// The catalog as `policy` lets a caller see it.
     pub fn view(self: &Arc<Self>, policy: &Policy) -> View {
         let (catalog, policy) = (self.clone(), policy.clone());
-        View { seen: self.seen(&policy), catalog, policy }
+        View { seen: self.seen(&policy), catalog, policy, usage: None }
     }
 
     fn seen(&self, policy: &Policy) -> Arc<Seen> {
@@ -168,6 +179,8 @@ pub struct View {
     catalog: Arc<Catalog>,
     policy: Policy,
     seen: Arc<Seen>,
+    /// What searches through it lift tools by.
+    usage: Option<Arc<Usage>>,
 }
 
 /// What one policy lets through of a catalog.
@@ -187,6 +200,20 @@ impl View {
     /// The catalog behind the view, hidden tools included.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
+    }
+
+    /// The same view, whose searches lift a little what was called after such queries before.
+    pub fn with_usage(self, usage: Arc<Usage>) -> Self {
+        Self { usage: Some(usage), ..self }
+    }
+
+    /// The same view, whose searches go by the tools alone.
+    pub fn without_usage(self) -> Self {
+        Self { usage: None, ..self }
+    }
+
+    pub(crate) fn usage(&self) -> Option<&Usage> {
+        self.usage.as_deref()
     }
 
     /// The policy that made it.

@@ -202,7 +202,7 @@ impl Engine {
         let prefix = self.prefix(session, view, latched);
         session.latched = Some(latched);
         session.prefix = Some(prefix.clone());
-        session.adopted = Some(view.clone());
+        session.adopted = Some(view.clone().without_usage());
         Ok(prefix)
     }
 

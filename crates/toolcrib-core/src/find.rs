@@ -6,12 +6,13 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use regex::{Regex, RegexBuilder};
 use serde::Serialize;
-use toolcrib_search::{Analyzer, Explanation, Query};
+use toolcrib_search::{Analyzer, Explanation, Query, Ranking, Scores};
 
 use crate::scope::{Learned, Lookup, Scope};
-use crate::segment::{FIELDS, Item, document};
+use crate::segment::{Item, Segment, document};
 use crate::text::one_line;
-use crate::{GroupId, ToolName, View};
+use crate::usage::Chosen;
+use crate::{GroupId, Meaning, ToolName, View};
 
 /// Longest pattern that is compiled, and the most memory its automaton may take. The engine is
 /// linear in the text, so these bound the time as well.
@@ -74,6 +75,14 @@ impl<'q> Ask<'q> {
         Ok(Self::Words { text, query })
     }
 
+    /// The same, its words ranked in another way.
+    pub(crate) fn ranked_by(self, ranking: Ranking) -> Self {
+        match self {
+            Self::Words { text, query } => Self::Words { text, query: query.ranked_by(ranking) },
+            other => other,
+        }
+    }
+
     pub(crate) fn pattern(pattern: &str) -> Result<Self, Unasked> {
         if pattern.len() > MOST_PATTERN_BYTES {
             let reason = format!("it is longer than {MOST_PATTERN_BYTES} bytes");
@@ -130,12 +139,21 @@ pub(crate) struct Found<'a> {
     pub(crate) unread: usize,
     /// For the audit log: tools asked for by name that the policy hides.
     pub(crate) denied: Vec<ToolName>,
+    /// Whether words were ranked by, and none of them was a name.
+    pub(crate) by_words: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit<'a> {
     pub(crate) item: Item<'a>,
     pub(crate) score: f32,
+}
+
+/// What use adds to the score of a document, and why.
+struct Lifted {
+    doc: usize,
+    by: f32,
+    reason: String,
 }
 
 /// A name that led to no one tool.
@@ -210,18 +228,61 @@ impl<'a> Scope<'a> {
     fn ranked(self, text: &str, query: &Query, limit: usize) -> Found<'a> {
         let index = self.index();
         let exact = self.named_in(text);
+        let by_words = exact.is_empty();
         let most = limit.saturating_add(exact.len());
-        let page = index.search(query, most, self.admits_document(&index));
+        let admit = self.admits_document(&index);
+        let mut scores = index.score(query);
+        for Lifted { doc, by, .. } in self.lifts(text, &scores, &admit) {
+            scores.lift(doc, by);
+        }
+        let page = scores.top(&index, most, &admit);
         let best = page.hits.first().map_or(0.0, |hit| hit.score);
         let named = exact.into_iter().map(|item| Hit { item, score: best + 1.0 });
         let item = |doc| self.document(&index, doc);
         let ranked = page.hits.iter().map(|hit| Hit { item: item(hit.doc), score: hit.score });
         let mut seen = HashSet::new();
         let mut hits: Vec<Hit<'a>> = named.chain(ranked).collect();
-        hits.retain(|hit| seen.insert(hit.item.exposed().clone()));
+        hits.retain(|hit| seen.insert(hit.item.key()));
         let total = page.total.max(hits.len());
         hits.truncate(limit);
-        Found { total, hits, ..Found::default() }
+        Found { total, hits, by_words, ..Found::default() }
+    }
+
+    /// What use adds to the scores of documents that match.
+    fn lifts(self, text: &str, scores: &Scores, admit: impl Fn(usize) -> bool) -> Vec<Lifted> {
+        let chosen = self.view.usage().map_or_else(Vec::new, |usage| usage.chosen(text));
+        if chosen.is_empty() {
+            return Vec::new();
+        }
+        let best = scores.best(&admit);
+        let lifted = |chosen: &Chosen| {
+            let by = chosen.lift * best;
+            let matches = |doc: &usize| scores.of(*doc) > 0.0 && admit(*doc);
+            let docs = self.documents_of(&chosen.tool).into_iter().filter(matches);
+            docs.map(|doc| Lifted { doc, by, reason: chosen.reason() }).collect::<Vec<_>>()
+        };
+        chosen.iter().flat_map(lifted).collect()
+    }
+
+    /// Where the score of an item comes from, if it is ranked by words.
+    pub(crate) fn explain(
+        self,
+        ask: &Ask<'_>,
+        segment: &Segment,
+        item: Item<'_>,
+    ) -> Option<Explanation> {
+        let Ask::Words { text, query } = ask else { return None };
+        let document = document(item, &segment.group);
+        let index = self.index();
+        let mut explanation = index.explain(query, &document, &mut Analyzer::new());
+        if self.view.usage().is_some() {
+            let lifts = self.lifts(text, &index.score(query), self.admits_document(&index));
+            let is_it = |doc: usize| self.document(&index, doc).key() == item.key();
+            if let Some(lifted) = lifts.into_iter().find(|lifted| is_it(lifted.doc)) {
+                explanation.lift(lifted.by, lifted.reason);
+            }
+        }
+        Some(explanation)
     }
 
     /// Tools the query names outright: the whole query may be any kind of name; a single word of
@@ -326,10 +387,21 @@ pub enum SearchError {
 impl View {
     /// Searches as `tool_search` does: words, `+must`, `select:a,b`, `/regex/`, exact names first.
     pub fn search(&self, query: &str, limit: usize) -> Result<SearchPage, SearchError> {
+        self.search_with(Meaning::default(), query, limit)
+    }
+
+    /// The same, with another say on what is near in meaning.
+    pub fn search_with(
+        &self,
+        meaning: Meaning<'_>,
+        query: &str,
+        limit: usize,
+    ) -> Result<SearchPage, SearchError> {
         let ask = Ask::parse(query).map_err(|unasked| match unasked {
             Unasked::Blank => SearchError::Blank,
             Unasked::BadPattern(reason) => SearchError::BadPattern(reason),
         })?;
+        let ask = ask.with_meaning(meaning);
         let nothing = Learned::new();
         let found = Scope::new(self, &nothing, true).search(&ask, limit);
         let row = |hit: &Hit<'_>| SearchRow {
@@ -347,14 +419,23 @@ impl View {
 
     /// Why the tool exposed as `name` ranks where it does for `query`.
     pub fn explain(&self, query: &str, name: &str) -> Option<Explanation> {
+        self.explain_with(Meaning::default(), query, name)
+    }
+
+    /// The same, for a search with this say on what is near in meaning.
+    pub fn explain_with(
+        &self,
+        meaning: Meaning<'_>,
+        query: &str,
+        name: &str,
+    ) -> Option<Explanation> {
         let nothing = Learned::new();
         let scope = Scope::new(self, &nothing, true);
-        let Ok(Ask::Words { query, .. }) = Ask::parse(query) else { return None };
+        let ask = Ask::parse(query).ok()?.with_meaning(meaning);
         let (segment, item) = scope.segments().find_map(|(segment, admitted)| {
             let item = scope.items_of(segment, admitted).find(|item| **item.exposed() == *name)?;
             Some((segment, item))
         })?;
-        let document = document(item, &segment.group);
-        Some(scope.index().explain(&query, &document, &FIELDS, &mut Analyzer::new()))
+        scope.explain(&ask, segment, item)
     }
 }

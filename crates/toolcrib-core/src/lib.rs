@@ -11,12 +11,16 @@
 //! 4. [`Session`]: the ledger of one conversation.
 //! 5. [`Engine`]: [`begin_turn`](Engine::begin_turn), [`prepare`](Engine::prepare) and
 //!    [`resolve`](Engine::resolve), which answers with a [`Step`].
+//! 6. [`Corpus`]: the same ranking over any tools, to be measured. [`Usage`]: what was called
+//!    after which queries, which lifts these tools a little.
 
 mod announce;
 mod arguments;
 mod catalog;
+mod corpus;
 mod definition;
 mod eager;
+mod embedding;
 mod engine;
 mod find;
 mod fingerprint;
@@ -43,10 +47,13 @@ mod step;
 mod text;
 mod tool;
 mod turn;
+mod usage;
 
 pub use catalog::{Availability, Catalog, Diff, View};
+pub use corpus::{Corpus, Ranked};
 pub use definition::{Definition, Dialect};
 pub use eager::{EagerError, EagerReason, EagerRules};
+pub use embedding::{Embedder, Meaning, Unembedded, text_to_embed};
 pub use engine::{Engine, EngineError};
 pub use find::{SearchError, SearchPage, SearchRow};
 pub use fingerprint::Fingerprint;
@@ -67,5 +74,8 @@ pub use settings::{
 };
 pub use spec::{Annotations, Deferral, SpecError, ToolSpec};
 pub use stats::{Stats, TokenStats};
-pub use step::{Answer, Call, Effects, Need, Presentation, RequestTokens, Run, Step, TurnReport};
+pub use step::{
+    Answer, Call, Effects, Need, Presentation, RequestTokens, Run, Searched, Step, TurnReport,
+};
 pub use tool::Tool;
+pub use usage::{Choice, Usage};

@@ -18,8 +18,8 @@ use crate::find::Found;
 use crate::segment::Item;
 use crate::session::Latched;
 use crate::{
-    Availability, Call, Definition, Effects, Engine, GroupId, Policy, Preset, Schema, Session,
-    Settings, Step, Strategy, Tool, View,
+    Availability, Call, Definition, Effects, Engine, GroupId, Policy, Preset, Schema, Searched,
+    Session, Settings, Step, Strategy, Tool, ToolName, View,
 };
 
 /// A verb.
@@ -188,6 +188,11 @@ impl Verb<'_> {
             }
         }
         news
+    }
+
+    /// Notes which tools were listed for a query.
+    pub(crate) fn note_search(&mut self, query: &str, tools: impl Iterator<Item = ToolName>) {
+        self.effects.searched = Some(Searched { query: query.to_owned(), tools: tools.collect() });
     }
 
     /// The group that must be loaded before what was found can be shown, if one must.

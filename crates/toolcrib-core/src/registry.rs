@@ -200,7 +200,11 @@ impl Registry {
         }
         let group = group.with_members(Members::Known(Vec::new()));
         let tools = pending.into_values().collect();
-        let segment = Segment::build(group, tools, self.naming, &mut state.analyzer);
+        let mut segment = Segment::build(group, tools, self.naming, &mut state.analyzer);
+        // A toolset that lists the same again keeps the vectors it was supplied with.
+        if let Some(before) = before.filter(|before| before.fingerprint == segment.fingerprint) {
+            segment.index = before.index.clone();
+        }
         state.put(segment);
         Change { rejected, ..self.publish(&state) }
     }

@@ -136,7 +136,7 @@ impl Engine {
             }
             Saved::ExpandedGroups(groups) => self.expand(groups, view, fetched, &mut report),
         };
-        session.adopted = Some(view.clone());
+        session.adopted = Some(view.clone().without_usage());
         let scope = session.scope(view);
         let fully = |id: &GroupId| session.loaded(id) == Loaded::All;
         // Under inject a loaded group has left the deferred set; under dispatch a reload serves

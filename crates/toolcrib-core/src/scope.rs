@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use toolcrib_search::Index;
 
 use crate::names::Key;
-use crate::segment::{Admitted, Item, Named, Segment};
+use crate::segment::{Admitted, Item, Named, Segment, TUNING};
 use crate::{GroupId, Members, Tool, ToolName, ToolSource, View, name};
 
 /// The segments of groups a conversation had to load to know them.
@@ -339,12 +339,31 @@ impl<'a> Scope<'a> {
         self.learned_of(declared).unwrap_or(declared).item(at)
     }
 
+    /// The documents of [`index`](Self::index) about tools whose identity is displayed like this.
+    pub(crate) fn documents_of(self, displayed: &str) -> Vec<usize> {
+        let (mut found, mut base) = (Vec::new(), 0);
+        for (segment, _) in self.segments() {
+            let namespaces = segment.namespaces.iter().map(|namespace| &**namespace);
+            let own_in = |namespace| displayed.strip_prefix(namespace)?.strip_prefix('/');
+            let qualified = namespaces.filter_map(|it| Some((Some(it), own_in(it)?)));
+            for (namespace, own) in qualified.chain([(None, displayed)]) {
+                let at = segment.find(Key::new(own)).filter(|at| {
+                    let name = segment.item(*at).name();
+                    name.namespace() == namespace && name.tool() == own
+                });
+                found.extend(at.map(|at| base + at));
+            }
+            base += segment.len();
+        }
+        found
+    }
+
     /// An index over the segments that apply.
     pub(crate) fn index(self) -> Cow<'a, Index> {
         if self.learned.is_empty() {
             return Cow::Borrowed(self.view.catalog().index());
         }
         let parts = self.segments().map(|(segment, _)| segment.index.clone());
-        Cow::Owned(Index::new(parts.collect()))
+        Cow::Owned(Index::new(&TUNING, parts.collect()))
     }
 }

@@ -5,21 +5,57 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use toolcrib_search::{Analyzer, Document, Field, Fields};
+use toolcrib_search::{Analyzer, Document, Field, Fields, Tuning};
 
 use crate::names::{Key, Positions};
 use crate::{Fingerprint, Group, GroupId, Members, Naming, Policy, Tool, ToolName};
 
-/// The fields a tool is searched by, in the order [`document`] gives them. The weights are those
-/// of plain term counts: a word in the name says most, one in a parameter's description least.
-pub(crate) const FIELDS: Fields = Fields::new(&[
-    Field { name: "name", weight: 3.0, b: 0.3, reference_length: 3.0 },
-    Field { name: "namespace", weight: 1.5, b: 0.3, reference_length: 2.0 },
-    Field { name: "description", weight: 1.0, b: 0.6, reference_length: 30.0 },
-    Field { name: "parameters", weight: 0.6, b: 0.6, reference_length: 8.0 },
-    Field { name: "parameter descriptions", weight: 0.3, b: 0.7, reference_length: 40.0 },
-    Field { name: "hint", weight: 1.5, b: 0.6, reference_length: 6.0 },
-]);
+/// How tools are ranked. The fields are in the order [`document`] gives them.
+pub(crate) const TUNING: Tuning = Tuning::new(Fields::new(&[
+    Field {
+        name: "name",
+        weight: 3.0,
+        b: 0.3,
+        reference_length: 3.0,
+        told: 0.13,
+        share: 0.05,
+        meaning: 0.79,
+    },
+    Field {
+        name: "namespace",
+        weight: 1.5,
+        b: 0.3,
+        reference_length: 2.0,
+        told: 0.6,
+        share: 0.0,
+        meaning: 0.34,
+    },
+    Field { name: "description", b: 0.6, meaning: 1.45, ..Field::PLAIN },
+    Field {
+        name: "parameters",
+        weight: 0.6,
+        b: 0.6,
+        reference_length: 8.0,
+        meaning: 0.49,
+        ..Field::PLAIN
+    },
+    Field {
+        name: "parameter descriptions",
+        weight: 0.3,
+        b: 0.7,
+        reference_length: 40.0,
+        meaning: 0.0,
+        ..Field::PLAIN
+    },
+    Field {
+        name: "hint",
+        weight: 1.5,
+        b: 0.6,
+        reference_length: 6.0,
+        meaning: 0.5,
+        ..Field::PLAIN
+    },
+]));
 
 /// A member whose spec a loader has yet to bring.
 #[derive(Clone, Debug)]
@@ -50,6 +86,20 @@ impl<'a> Item<'a> {
             Self::Named(named) => &named.exposed,
         }
     }
+
+    pub(crate) fn key(self) -> ItemKey<'a> {
+        match self {
+            Self::Tool(tool) => ItemKey::Tool(Arc::as_ptr(tool)),
+            Self::Named(named) => ItemKey::Named(&named.exposed),
+        }
+    }
+}
+
+/// What makes an item one of its own among those found: a tool is itself, a mere name is its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ItemKey<'a> {
+    Tool(*const Tool),
+    Named(&'a str),
 }
 
 pub(crate) struct Segment {
@@ -83,6 +133,17 @@ impl Segment {
     /// Builds the segment of `group`; `tools` replaces whatever members the group lists.
     pub(crate) fn build(
         group: Group,
+        tools: Vec<Arc<Tool>>,
+        naming: Naming,
+        analyzer: &mut Analyzer,
+    ) -> Self {
+        Self::tuned(&TUNING, group, tools, naming, analyzer)
+    }
+
+    /// The same, to be ranked with other numbers.
+    pub(crate) fn tuned(
+        tuning: &Tuning,
+        group: Group,
         mut tools: Vec<Arc<Tool>>,
         naming: Naming,
         analyzer: &mut Analyzer,
@@ -109,7 +170,7 @@ impl Segment {
             [Some(&**item.exposed()), own].into_iter().flatten().map(move |name| (name, at))
         }));
         let documents = items().map(|item| document(item, &group));
-        let index = toolcrib_search::Segment::build(analyzer, &FIELDS, documents);
+        let index = toolcrib_search::Segment::build(analyzer, tuning, documents);
         let fingerprint = fingerprint(&group, items());
         let mut namespaces: Vec<Arc<str>> =
             items().filter_map(|item| item.name().namespace()).map(Into::into).collect();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::EagerRules;
+use crate::{EagerRules, Embedder};
 
 /// Whether schemas are held back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -126,6 +126,8 @@ pub struct Settings {
     /// The most tokens that loaded schemas may take in the tools array; the least recently used
     /// go at the next turn. Under dispatch there is nothing to free.
     pub loaded_tokens: Option<u64>,
+    /// Who says how near a query and a tool are in meaning.
+    pub embedder: Embedder,
     /// How many tools a search returns unless told.
     pub search_limit: usize,
     /// How many it returns at most.
@@ -162,6 +164,7 @@ impl Settings {
             catalog_tokens: if preset == Preset::Crib { 2_000 } else { 20_000 },
             describe_names: preset == Preset::Exact,
             loaded_tokens: None,
+            embedder: Embedder::default(),
             search_limit,
             search_limit_max,
             result_bytes: 100_000,

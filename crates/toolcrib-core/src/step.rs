@@ -72,18 +72,32 @@ pub struct Call {
     /// The arguments as the model wrote them.
     pub arguments: Value,
     pub(crate) failed: BTreeMap<GroupId, String>,
+    pub(crate) vector: Option<Result<Vec<f32>, String>>,
 }
 
 impl Call {
     /// A call by name with arguments, usually an object.
     pub fn new(name: impl Into<String>, arguments: Value) -> Self {
-        Self { name: name.into(), arguments, failed: BTreeMap::new() }
+        Self { name: name.into(), arguments, failed: BTreeMap::new(), vector: None }
     }
 
     /// Notes that a group could not be loaded for this call, so that resolving it again gives
     /// the model the reason. It holds for this call only: the next may try again.
     pub fn without_group(mut self, id: GroupId, reason: impl Into<String>) -> Self {
         self.failed.insert(id, reason.into());
+        self
+    }
+
+    /// Brings the vector that this call's query needs.
+    pub fn with_vector(mut self, vector: Vec<f32>) -> Self {
+        self.vector = Some(Ok(vector));
+        self
+    }
+
+    /// Notes that there is no vector for this call's query, so that resolving it again does
+    /// without. The reason is for the trace: the model gets an answer all the same.
+    pub fn without_vector(mut self, reason: impl Into<String>) -> Self {
+        self.vector = Some(Err(reason.into()));
         self
     }
 
@@ -110,6 +124,9 @@ pub enum Need {
     /// The specs of a group: hand them to [`Engine::supply`](crate::Engine::supply), or the
     /// reason why not to [`Call::without_group`].
     Group(GroupId),
+    /// The vector of a text, by the embedder that made those of the tools: hand it to
+    /// [`Call::with_vector`], or the reason why not to [`Call::without_vector`].
+    Vector(Arc<str>),
 }
 
 /// A result for the model that needed no tool to run.
@@ -149,6 +166,18 @@ pub struct Effects {
     /// Something asked for is not known. A toolset that is still starting may have it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub missed: bool,
+    /// What was searched for by words, and which tools were listed for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searched: Option<Searched>,
+}
+
+/// A search by words that was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Searched {
+    /// The query as it was given.
+    pub query: String,
+    /// The tools that were listed, best first.
+    pub tools: Vec<ToolName>,
 }
 
 impl Answer {

@@ -20,7 +20,7 @@ impl Engine {
             }
             report.preloaded = self.adopt(session, view, &before, &report.diff);
         }
-        session.adopted = Some(view.clone());
+        session.adopted = Some(view.clone().without_usage());
         report.evicted = self.evict(session);
         report
     }

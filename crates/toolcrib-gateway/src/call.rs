@@ -135,7 +135,7 @@ impl Gateway {
         let client = call.client.clone();
         let conversation = match call.era {
             Era::Sessions => client.conversation(self),
-            Era::Stateless => self.converse(&client.endpoint),
+            Era::Stateless => self.converse_on(client.trail.clone(), &client.endpoint),
         };
         if call.name.starts_with("tool_search") {
             self.metrics().searched();

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use toolcrib_core::Fingerprint;
-use toolcrib_runtime::Conversation;
+use toolcrib_runtime::{Conversation, Trail};
 use toolcrib_wire::{Id, RpcError, code};
 
 use crate::methods::respond;
@@ -33,6 +33,8 @@ pub(crate) struct Client {
     places: Arc<Semaphore>,
     all_places: u32,
     ledger: OnceLock<Ledger>,
+    /// What it searched for lately, where its requests are conversations of their own.
+    pub(crate) trail: Trail,
     running: Mutex<Running>,
     /// The mildest log messages it wants.
     logs: AtomicUsize,
@@ -64,9 +66,15 @@ impl Client {
             places: Arc::new(Semaphore::new(all_places as usize)),
             all_places,
             ledger: OnceLock::new(),
+            trail: Trail::default(),
             running: Mutex::default(),
             logs: AtomicUsize::new(0),
         }
+    }
+
+    /// The same client, whose earlier requests are known.
+    pub(crate) fn on(self, trail: Trail) -> Self {
+        Self { trail, ..self }
     }
 
     /// The client's own conversation, with what has changed since it was last used adopted.

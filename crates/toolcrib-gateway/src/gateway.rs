@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toolcrib_core::{
     Availability, Catalog, Group, GroupId, Mode, Session, Settings, StrategyChoice, View,
 };
-use toolcrib_runtime::{Conversation, Crib, CribError};
+use toolcrib_runtime::{Conversation, Crib, CribError, Trail};
 
 use crate::Endpoint;
 use crate::metrics::Metrics;
@@ -142,7 +142,13 @@ impl Gateway {
 
     /// A conversation that begins now.
     pub(crate) fn converse(&self, endpoint: &Endpoint) -> Conversation {
-        self.crib_of(endpoint).converse(Session::new(), self.0.options.policy.clone())
+        self.converse_on(Trail::default(), endpoint)
+    }
+
+    /// The same, with a caller whose earlier requests are known.
+    pub(crate) fn converse_on(&self, trail: Trail, endpoint: &Endpoint) -> Conversation {
+        let policy = self.0.options.policy.clone();
+        self.crib_of(endpoint).converse_on(trail, Session::new(), policy)
     }
 
     /// The group of the server that people call this, if a client may know of it.

@@ -21,6 +21,7 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{any, get};
 use tokio::sync::{Semaphore, watch};
+use toolcrib_runtime::Trail;
 use toolcrib_wire::version::SESSION_VERSIONS;
 use toolcrib_wire::version::header::{PROTOCOL_VERSION, SESSION_ID};
 use toolcrib_wire::{Era, RpcError, code, failure};
@@ -43,6 +44,8 @@ struct Http {
     options: HttpOptions,
     guard: Guard,
     sessions: Sessions,
+    /// What each token's bearer searched for lately, where no session says who asks.
+    trails: Vec<Trail>,
     /// As many permits as requests may run.
     room: Arc<Semaphore>,
     closing: watch::Sender<bool>,
@@ -81,6 +84,7 @@ impl Http {
         Self {
             guard: Guard::new(&options),
             sessions: Sessions::new(&options, gateway.clone()),
+            trails: options.tokens.iter().map(|_| Trail::default()).collect(),
             room: Arc::new(Semaphore::new(options.requests_in_flight.min(Semaphore::MAX_PERMITS))),
             closing: watch::Sender::new(false),
             gateway,

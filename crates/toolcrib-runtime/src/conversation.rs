@@ -17,6 +17,7 @@ use crate::crib::Crib;
 use crate::loader::Loads;
 use crate::result::ToolResult;
 use crate::toolset::{CallError, Invocation, Toolset};
+use crate::trail::{Followed, Trail};
 
 /// Called with the tools that a call has loaded.
 type OnToolsExpanded = Arc<dyn Fn(&[ToolName]) + Send + Sync>;
@@ -32,6 +33,8 @@ struct Inner {
     /// Of the newest catalog asked about.
     view: Mutex<Option<View>>,
     loads: Loads,
+    /// What its calls are put down to.
+    trail: Trail,
     on_tools_expanded: Mutex<Option<OnToolsExpanded>>,
 }
 
@@ -61,6 +64,8 @@ pub enum Resolved {
 pub struct Ready {
     run: Run,
     caller: Caller,
+    /// The search that it follows.
+    after: Option<Followed>,
 }
 
 impl Ready {
@@ -68,7 +73,7 @@ impl Ready {
     /// server answers for itself.
     pub fn new(tool: Arc<Tool>, arguments: Value) -> Self {
         let run = Run { tool, arguments, effects: Effects::default() };
-        Self { run, caller: Caller::default() }
+        Self { run, caller: Caller::default(), after: None }
     }
 
     /// The same call on somebody's behalf.
@@ -89,10 +94,16 @@ impl Ready {
 }
 
 impl Conversation {
-    pub(crate) fn new(crib: Crib, session: Session, policy: Policy, loads: Loads) -> Self {
+    pub(crate) fn new(
+        crib: Crib,
+        session: Session,
+        policy: Policy,
+        loads: Loads,
+        trail: Trail,
+    ) -> Self {
         let session = Mutex::new(session);
         let (view, on_tools_expanded) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { crib, policy, session, view, loads, on_tools_expanded }))
+        Self(Arc::new(Inner { crib, policy, session, view, loads, trail, on_tools_expanded }))
     }
 
     /// Sets what is called when tools have been loaded.
@@ -162,12 +173,22 @@ impl Conversation {
                 Step::Answer(answer) => return Resolved::Done(self.answered(answer)),
                 Step::Run(run) => {
                     self.tell(&run.effects);
-                    return Resolved::Ready(Ready { run, caller: Caller::default() });
+                    let after = self.0.crib.learning().and(self.0.trail.follow(run.tool.name()));
+                    return Resolved::Ready(Ready { run, caller: Caller::default(), after });
                 }
                 Step::Need(Need::Group(id)) => {
                     if let Err(reason) = self.supply(&id).await {
                         call = call.without_group(id, reason);
                     }
+                }
+                Step::Need(Need::Vector(text)) => {
+                    call = match self.0.crib.embeddings() {
+                        None => call.without_vector("nobody here can make one"),
+                        Some(embeddings) => match embeddings.query(&text).await {
+                            Ok(vector) => call.with_vector(vector.to_vec()),
+                            Err(error) => call.without_vector(error.to_string()),
+                        },
+                    };
                 }
                 Step::Need(other) => {
                     let text = format!("This needs something nobody here can fetch: {other:?}");
@@ -194,7 +215,7 @@ impl Conversation {
 
     /// Runs a call.
     pub async fn run(&self, ready: Ready) -> Result<Outcome, CallError> {
-        let Ready { run: Run { tool, arguments, effects }, caller } = ready;
+        let Ready { run: Run { tool, arguments, effects }, caller, after } = ready;
         let name = tool.name().clone();
         tracing::debug!(tool = %name, "call");
         let result = match self.toolset_of(tool.group()).await {
@@ -214,6 +235,9 @@ impl Conversation {
             Err(CallError::Tell(text)) => ToolResult::error(text),
             Err(stop @ CallError::Stop(_)) => return Err(stop),
         };
+        if !result.is_error() && result.refusal().is_none() {
+            self.learn(after.as_ref(), &name);
+        }
         Ok(Outcome { tool: Some(name), result, effects })
     }
 
@@ -246,7 +270,8 @@ impl Conversation {
     }
 
     fn forked(&self, session: Session) -> Self {
-        Self::new(self.0.crib.clone(), session, self.0.policy.clone(), self.0.loads.fork())
+        let (crib, policy) = (self.0.crib.clone(), self.0.policy.clone());
+        Self::new(crib, session, policy, self.0.loads.fork(), self.0.trail.fork())
     }
 
     /// A copy of the session as it is now: its strategy, what it has loaded.
@@ -268,9 +293,13 @@ impl Conversation {
     pub fn view(&self) -> View {
         let catalog = self.0.crib.catalog();
         let mut kept = self.0.view.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
+        let view = match &*kept {
             Some(view) if Arc::ptr_eq(view.catalog(), &catalog) => view.clone(),
             _ => kept.insert(catalog.view(&self.0.policy)).clone(),
+        };
+        match self.0.crib.learning() {
+            Some(learning) => view.with_usage(learning.table()),
+            None => view,
         }
     }
 
@@ -282,6 +311,7 @@ impl Conversation {
         let loaded = self.0.crib.load(&self.0.loads, id).await?;
         let view = self.view();
         let report = self.0.crib.engine().supply(&mut self.lock(), &view, id, loaded.specs);
+        self.embed_loaded();
         for name in report.missing.iter().chain(&report.unannounced) {
             tracing::warn!(group = %id, tool = %name, "group and loader disagree");
         }
@@ -289,6 +319,17 @@ impl Conversation {
             tracing::warn!(group = %id, %tool, reason, "left out");
         }
         Ok(())
+    }
+
+    /// Has what only this conversation knows embedded, while it goes on without.
+    fn embed_loaded(&self) {
+        let Some(embeddings) = self.0.crib.embeddings().cloned() else { return };
+        let waiting = self.lock().unembedded();
+        tokio::spawn(async move {
+            if let Err(error) = embeddings.supply(&waiting, |_, _| ()).await {
+                tracing::debug!(%error, "what a loader brought is without vectors");
+            }
+        });
     }
 
     /// The toolset that answers for a group: a registered one, or the one its loader brought. A
@@ -303,8 +344,20 @@ impl Conversation {
     fn answered(&self, answer: Answer) -> Outcome {
         let Answer { content, is_error, effects } = answer;
         self.tell(&effects);
+        if let (Some(searched), Some(_)) = (&effects.searched, self.0.crib.learning()) {
+            self.0.trail.searched(searched);
+        }
         let result = if is_error { ToolResult::error(content) } else { ToolResult::text(content) };
         Outcome { tool: None, result, effects }
+    }
+
+    /// Keeps that a call went well which a search led to.
+    fn learn(&self, after: Option<&Followed>, tool: &ToolName) {
+        if let (Some(learning), Some(followed)) = (self.0.crib.learning(), after)
+            && self.0.trail.chosen(followed, tool)
+        {
+            learning.record(&followed.query, tool);
+        }
     }
 
     fn tell(&self, effects: &Effects) {

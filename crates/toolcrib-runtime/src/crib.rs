@@ -18,9 +18,12 @@ use toolcrib_core::{
 
 use crate::audited::{AuditEvent, AuditSink};
 use crate::conversation::Conversation;
+use crate::embeddings::Embeddings;
 use crate::function::{Function, HostTools};
 use crate::loader::{LoadedGroup, Loader, Loads};
 use crate::toolset::{Listing, Toolset};
+use crate::trail::Trail;
+use crate::usage::Learning;
 pub use builder::CribBuilder;
 use shelf::{Listed, Shelf};
 
@@ -61,6 +64,8 @@ struct Stock {
     registering: Mutex<()>,
     load_limit: Duration,
     audit: Option<AuditSink>,
+    learning: Option<Learning>,
+    embeddings: Option<Embeddings>,
     /// Counts changes of the catalog.
     changes: watch::Sender<u64>,
 }
@@ -217,7 +222,13 @@ impl Crib {
 
     /// Begins or continues a conversation with a session and a policy of one's own.
     pub fn converse(&self, session: Session, policy: Policy) -> Conversation {
-        Conversation::new(self.clone(), session, policy, Loads::default())
+        self.converse_on(Trail::default(), session, policy)
+    }
+
+    /// The same, where the searches of earlier conversations with the same caller are known: a
+    /// call may follow one of them.
+    pub fn converse_on(&self, trail: Trail, session: Session, policy: Policy) -> Conversation {
+        Conversation::new(self.clone(), session, policy, Loads::default(), trail)
     }
 
     /// Brings a conversation back. Loaders that are needed run at once; one that fails is
@@ -236,7 +247,8 @@ impl Crib {
         let brought = brought.into_iter().map(|load| load.map(|group| group.specs));
         let fetched: Fetched = needs.iter().cloned().zip(brought).collect();
         let (session, report) = self.engine.resume(&view, saved, strategy, fetched)?;
-        Ok((Conversation::new(self.clone(), session, policy, loads), report))
+        let trail = Trail::default();
+        Ok((Conversation::new(self.clone(), session, policy, loads, trail), report))
     }
 
     pub(crate) fn toolset(&self, id: &GroupId) -> Option<Arc<dyn Toolset>> {
@@ -249,6 +261,14 @@ impl Crib {
             Some(loader) => loads.get(id, &loader, self.stock.load_limit).await,
             None => Err(format!("group `{id}` has no loader")),
         }
+    }
+
+    pub(crate) fn embeddings(&self) -> Option<&Embeddings> {
+        self.stock.embeddings.as_ref()
+    }
+
+    pub(crate) fn learning(&self) -> Option<&Learning> {
+        self.stock.learning.as_ref()
     }
 
     pub(crate) fn audit(&self, event: AuditEvent) {

@@ -11,11 +11,16 @@
 //! 3. [`Loader`]: brings a group's toolset when it is first needed.
 //! 4. [`Crib`]: toolsets and loaders behind one registry.
 //! 5. [`Conversation`]: prepare, resolve, load, call.
+//! 6. [`Embed`] and [`VectorStore`]: another embedder than the built-in table, and where its
+//!    vectors are kept; [`Embeddings`] is one in use.
+//! 7. [`UsageStore`]: keeps which tool was called after which query; [`Trail`] tells which.
 
 mod audited;
 mod caller;
 mod conversation;
 mod crib;
+mod embed;
+mod embeddings;
 mod function;
 mod loader;
 mod manifest;
@@ -23,6 +28,8 @@ mod metered;
 mod result;
 mod time_limit;
 mod toolset;
+mod trail;
+mod usage;
 
 use std::time::Duration;
 
@@ -30,6 +37,8 @@ pub use audited::{AuditEvent, AuditSink, Audited};
 pub use caller::{Caller, Listener};
 pub use conversation::{Conversation, Outcome, Ready, Resolved};
 pub use crib::{Crib, CribBuilder, CribError};
+pub use embed::{Embed, EmbedError, Purpose, TextKey, VectorStore};
+pub use embeddings::Embeddings;
 pub use function::{Function, HostTools, function};
 pub use loader::Loader;
 pub use manifest::{Manifest, ManifestStore};
@@ -38,6 +47,8 @@ pub use result::{Content, ToolResult};
 pub use time_limit::TimeLimit;
 pub use toolcrib_wire::RpcError;
 pub use toolset::{CallError, IntoToolResult, Invocation, Listing, Toolset};
+pub use trail::Trail;
+pub use usage::{UsageRow, UsageStore};
 
 /// Wrappers, as methods.
 pub trait ToolsetExt: Toolset + Sized {

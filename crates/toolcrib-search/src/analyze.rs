@@ -65,7 +65,11 @@ impl Analyzer {
     /// The terms of a text in order, repeated as often as they occur.
     pub fn terms(&mut self, text: &str) -> Vec<Term> {
         let mut terms = Vec::with_capacity(text.len().min(crate::MAX_TEXT_BYTES) / 6);
-        words(text, |_, word| terms.push(self.term(word)));
+        words(text, |form, word| {
+            if form.is_term() {
+                terms.push(self.term(word));
+            }
+        });
         terms
     }
 

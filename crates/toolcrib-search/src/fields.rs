@@ -1,7 +1,5 @@
 //! What a document is made of, and what an occurrence in each part is worth.
 
-/// How soon further occurrences of a term stop counting. The value of Lucene and of our baselines.
-pub const K1: f32 = 1.2;
 /// The most fields a document can have.
 pub const MAX_FIELDS: usize = 8;
 
@@ -18,20 +16,52 @@ pub struct Field {
     /// BM25 has the average over the corpus: so a document's scores do not move when others come
     /// and go, except for how rare its terms are.
     pub reference_length: f32,
+    /// What a document gains when a word of the query stands here, in proportion to that word's
+    /// part in the query.
+    pub told: f32,
+    /// What a document gains when all the words that stand here are in the query; in proportion
+    /// if only some are.
+    pub share: f32,
+    /// How much this part counts in what the document is about, for the vectors.
+    pub meaning: f32,
+}
+
+impl Field {
+    /// A field whose occurrences count one each, for a start.
+    pub const PLAIN: Field = Field {
+        name: "text",
+        weight: 1.0,
+        b: 0.75,
+        reference_length: 30.0,
+        told: 0.0,
+        share: 0.0,
+        meaning: 1.0,
+    };
+
+    /// The occurrences in this field, weighted and made comparable between short and long texts.
+    pub(crate) fn frequency(&self, Occurrences { count, length, .. }: Occurrences) -> f32 {
+        let relative_length = length as f32 / self.reference_length;
+        self.weight * count as f32
+            / (1.0 - self.b + self.b * relative_length).max(f32::MIN_POSITIVE)
+    }
 }
 
 /// The fields of a document, in the order in which [`Document::fields`](crate::Document::fields)
 /// gives their texts.
-///
-/// Segments searched together should be built with the same fields; nothing checks it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fields(&'static [Field]);
+pub struct Fields {
+    list: [Field; MAX_FIELDS],
+    len: usize,
+}
 
 /// How often one term occurs in one field of one document, and how long that field is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Occurrences {
     pub(crate) count: u32,
+    /// In tokens.
     pub(crate) length: u32,
+    /// In distinct terms.
+    pub(crate) distinct: u32,
 }
 
 impl Fields {
@@ -40,8 +70,9 @@ impl Fields {
     /// # Panics
     /// If there are none or more than [`MAX_FIELDS`], or if one has a weight or reference length
     /// that is not above zero, or a `b` outside 0 to 1.
-    pub const fn new(fields: &'static [Field]) -> Self {
+    pub const fn new(fields: &[Field]) -> Self {
         assert!(!fields.is_empty() && fields.len() <= MAX_FIELDS, "between one and eight fields");
+        let mut list = [Field::PLAIN; MAX_FIELDS];
         let mut i = 0;
         while i < fields.len() {
             let field = &fields[i];
@@ -51,30 +82,26 @@ impl Fields {
                 field.reference_length > 0.0 && field.reference_length.is_finite(),
                 "a reference length is above zero"
             );
+            list[i] = fields[i];
             i += 1;
         }
-        Fields(fields)
+        Fields { list, len: fields.len() }
     }
 
-    pub(crate) fn list(&self) -> &'static [Field] {
-        self.0
+    /// The fields in order.
+    pub fn list(&self) -> &[Field] {
+        &self.list[..self.len]
     }
 
-    /// What the occurrences of a term in a document are worth before it is known how rare the term
-    /// is. Further occurrences add less and less, with a limit of [`K1`] + 1.
-    pub(crate) fn impact(&self, occurrences: &[Occurrences; MAX_FIELDS]) -> f32 {
-        let frequency: f32 =
-            self.0.iter().zip(occurrences).map(|(field, &found)| field.frequency(found)).sum();
-        frequency * (K1 + 1.0) / (K1 + frequency)
-    }
-}
-
-impl Field {
-    /// The occurrences in this field, weighted and made comparable between short and long texts.
-    pub(crate) fn frequency(&self, Occurrences { count, length }: Occurrences) -> f32 {
-        let relative_length = length as f32 / self.reference_length;
-        self.weight * count as f32
-            / (1.0 - self.b + self.b * relative_length).max(f32::MIN_POSITIVE)
+    /// The same fields with one changed.
+    ///
+    /// # Panics
+    /// If there is no field of that name, or if it is then not valid.
+    pub fn with(&self, name: &str, change: impl FnOnce(&mut Field)) -> Self {
+        let mut list = self.list;
+        let field = list[..self.len].iter_mut().find(|field| field.name == name);
+        change(field.expect("a field of that name"));
+        Fields::new(&list[..self.len])
     }
 }
 
@@ -82,30 +109,20 @@ impl Field {
 mod tests {
     use super::*;
 
-    const FIELD: Field = Field { name: "text", weight: 2.0, b: 0.5, reference_length: 10.0 };
+    const FIELD: Field = Field { weight: 2.0, b: 0.5, reference_length: 10.0, ..Field::PLAIN };
 
     #[test]
     fn an_occurrence_at_the_reference_length_is_worth_the_weight() {
-        assert_eq!(FIELD.frequency(Occurrences { count: 1, length: 10 }), 2.0);
-        assert!(FIELD.frequency(Occurrences { count: 1, length: 20 }) < 2.0);
-        assert_eq!(FIELD.frequency(Occurrences { count: 0, length: 0 }), 0.0);
-    }
-
-    #[test]
-    fn impact_saturates() {
-        let fields = Fields::new(&[FIELD]);
-        let impact = |count| {
-            let mut occurrences = [Occurrences::default(); MAX_FIELDS];
-            occurrences[0] = Occurrences { count, length: 10 };
-            fields.impact(&occurrences)
-        };
-        assert!(impact(2) > impact(1) && impact(2) < 2.0 * impact(1));
-        assert!(impact(1_000_000) <= K1 + 1.0);
+        let frequency =
+            |count, length| FIELD.frequency(Occurrences { count, length, distinct: length });
+        assert_eq!(frequency(1, 10), 2.0);
+        assert!(frequency(1, 20) < 2.0);
+        assert_eq!(frequency(0, 0), 0.0);
     }
 
     #[test]
     #[should_panic(expected = "a weight is above zero")]
     fn a_field_without_weight_is_refused() {
-        Fields::new(&[Field { name: "text", weight: 0.0, b: 0.5, reference_length: 10.0 }]);
+        Fields::new(&[Field { weight: 0.0, ..FIELD }]);
     }
 }

@@ -35,6 +35,32 @@ pub struct Hits {
 }
 
 impl Scores {
+    /// The score of a document.
+    ///
+    /// # Panics
+    /// If there is no document of that number.
+    pub fn of(&self, doc: usize) -> f32 {
+        self.0[doc]
+    }
+
+    /// The best score of any admitted document.
+    pub fn best(&self, admit: impl Fn(usize) -> bool) -> f32 {
+        let best = |best: f32, (doc, &score): (usize, &f32)| {
+            if score > best && admit(doc) { score } else { best }
+        };
+        self.0.iter().enumerate().fold(0.0, best)
+    }
+
+    /// Adds to the score of a document that matched.
+    ///
+    /// # Panics
+    /// If there is no document of that number.
+    pub fn lift(&mut self, doc: usize, by: f32) {
+        if self.0[doc] > 0.0 {
+            self.0[doc] += by;
+        }
+    }
+
     /// The best `limit` of the admitted documents that scored above zero. A document that is not
     /// admitted takes no place and is not counted.
     ///

@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::analyze::{Analyzer, Term};
 use crate::fields::{Fields, MAX_FIELDS, Occurrences};
+use crate::spelling::Spellings;
+use crate::table::Table;
+use crate::tuning::Tuning;
+use crate::vectors::Vectors;
 
 /// Terms that share an entry of the directory on average; together they fill half a cache line.
 const TERMS_PER_BUCKET: usize = 4;
@@ -43,6 +47,9 @@ impl<'a> Document<'a> {
             found.extend(terms.into_iter().map(|term| (term, field)));
         }
         found.sort_unstable();
+        for same in found.chunk_by(|a, b| a == b) {
+            lengths[same[0].1].distinct += 1;
+        }
         found
             .chunk_by(|(a, _), (b, _)| a == b)
             .map(|same| {
@@ -54,11 +61,32 @@ impl<'a> Document<'a> {
     }
 }
 
+impl Document<'_> {
+    /// The direction of what it is about; zeros if the table knows none of its words.
+    pub(crate) fn meaning(&self, table: &Table, fields: &Fields) -> Vec<f32> {
+        let mut meaning = vec![0.0; table.dimensions()];
+        let mut sum = meaning.clone();
+        for (field, text) in fields.list().iter().zip(&self.fields) {
+            if field.meaning == 0.0 {
+                continue;
+            }
+            sum.fill(0.0);
+            let count = table.add(text, &mut sum);
+            let weight = field.meaning / count.max(1) as f32;
+            meaning.iter_mut().zip(&sum).for_each(|(all, part)| *all += weight * part);
+        }
+        meaning
+    }
+}
+
 /// A document that contains a term, and what that is worth there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posting {
     pub(crate) doc: u32,
+    /// In proportion to the term's part in the query.
     pub(crate) impact: f32,
+    /// Whatever its part.
+    pub(crate) share: f32,
 }
 
 /// Where the postings of a term begin; they end where those of the next term begin. The halves of
@@ -77,8 +105,8 @@ impl Entry {
 
 /// An immutable index of one set of documents.
 ///
-/// It holds keys, terms and postings, and none of the text: eight bytes for each distinct term of
-/// each document, about thirteen for each distinct term of the segment.
+/// It holds keys, terms, postings and vectors, and none of the text: twelve bytes for each distinct
+/// term of each document, about thirteen for each distinct term of the segment.
 pub struct Segment {
     keys: Box<[Arc<str>]>,
     /// In ascending order of terms, and two more at the end without postings, so that there is an
@@ -90,6 +118,11 @@ pub struct Segment {
     /// make it a binary search and no worse.
     directory: Box<[u32]>,
     directory_bits: u32,
+    spellings: Spellings,
+    /// What the documents are about, by the embedded table.
+    vectors: Vectors,
+    /// Vectors of another embedder, brought later.
+    supplied: OnceLock<Vectors>,
 }
 
 impl Segment {
@@ -99,17 +132,28 @@ impl Segment {
     /// If the documents have more than `u32::MAX` distinct terms between them.
     pub fn build<'a>(
         analyzer: &mut Analyzer,
-        fields: &Fields,
+        tuning: &Tuning,
         documents: impl IntoIterator<Item = Document<'a>>,
     ) -> Self {
-        let (mut keys, mut all) = (Vec::new(), Vec::new());
+        let fields = &tuning.fields;
+        let table = Table::embedded();
+        let (mut keys, mut all, mut meanings) = (Vec::new(), Vec::new(), Vec::new());
+        let mut spellings = Spellings::default();
         for document in documents {
             let doc = keys.len() as u32;
             all.extend(document.occurrences(analyzer, fields).iter().map(|(term, occurrences)| {
-                (*term, Posting { doc, impact: fields.impact(occurrences) })
+                let (impact, share) = tuning.worth(occurrences);
+                (*term, Posting { doc, impact, share })
             }));
+            for (field, text) in fields.list().iter().zip(&document.fields) {
+                if field.share > 0.0 || field.told > 0.0 {
+                    spellings.add(text);
+                }
+            }
+            meanings.extend(table.map(|table| document.meaning(table, fields)));
             keys.push(document.key);
         }
+        let vectors = Vectors::new(table.map_or(0, Table::dimensions), meanings);
         assert!(
             all.len().max(keys.len()) < u32::MAX as usize,
             "too many documents for one segment"
@@ -133,6 +177,9 @@ impl Segment {
             postings: all.into_iter().map(|(_, posting)| posting).collect(),
             directory,
             directory_bits,
+            spellings: spellings.finish(),
+            vectors,
+            supplied: OnceLock::new(),
         }
     }
 
@@ -151,12 +198,35 @@ impl Segment {
         &self.keys
     }
 
+    /// Takes the vectors that an embedder made of the documents, once: a [`Query`](crate::Query)
+    /// with a vector of the same embedder is then ranked by them. False if they are not as many as
+    /// there are documents, or if the segment has some already.
+    pub fn supply(&self, vectors: Vectors) -> bool {
+        vectors.len() == self.len() && self.supplied.set(vectors).is_ok()
+    }
+
+    /// The vectors that were supplied.
+    pub fn supplied(&self) -> Option<&Vectors> {
+        self.supplied.get()
+    }
+
     /// The bytes the index takes, without the text of the keys, which it shares with the caller.
     pub fn heap_bytes(&self) -> usize {
         size_of_val(&*self.keys)
             + size_of_val(&*self.entries)
             + size_of_val(&*self.postings)
             + size_of_val(&*self.directory)
+            + self.spellings.heap_bytes()
+            + self.vectors.heap_bytes()
+            + self.supplied.get().map_or(0, Vectors::heap_bytes)
+    }
+
+    pub(crate) fn vectors(&self) -> &Vectors {
+        &self.vectors
+    }
+
+    pub(crate) fn spellings(&self) -> &Spellings {
+        &self.spellings
     }
 
     /// The documents that contain a term, by number.
@@ -188,8 +258,7 @@ mod tests {
     use super::*;
     use crate::Field;
 
-    const FIELDS: Fields =
-        Fields::new(&[Field { name: "text", weight: 1.0, b: 0.5, reference_length: 10.0 }]);
+    const TUNING: Tuning = Tuning::new(Fields::new(&[Field::PLAIN]));
 
     #[test]
     fn every_term_is_found_again_and_no_other() {
@@ -197,7 +266,7 @@ mod tests {
             let mut analyzer = Analyzer::new();
             let documents =
                 (0..count).map(|i| Document::new(i.to_string(), [format!("w{i} shared")]));
-            let segment = Segment::build(&mut analyzer, &FIELDS, documents);
+            let segment = Segment::build(&mut analyzer, &TUNING, documents);
             let docs = |word: &str| -> Vec<u32> {
                 segment.postings(Term::of(word)).iter().map(|posting| posting.doc).collect()
             };
@@ -213,7 +282,7 @@ mod tests {
     fn a_document_with_missing_or_surplus_fields_is_indexed() {
         let documents =
             [Document::new::<&str>("none", []), Document::new("two", ["seen", "unseen"])];
-        let segment = Segment::build(&mut Analyzer::new(), &FIELDS, documents);
+        let segment = Segment::build(&mut Analyzer::new(), &TUNING, documents);
         assert_eq!(segment.len(), 2);
         assert_eq!(segment.postings(Term::of("seen")).len(), 1);
         assert!(segment.postings(Term::of("unseen")).is_empty());

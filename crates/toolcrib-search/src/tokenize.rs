@@ -9,7 +9,8 @@
 //!   `OAuth`, `gRPC` and `iPhone` stay in one piece.
 //! - Letters and digits stay together (`base64`, `s3`, `v2`, `oauth2`). The longest run of three or
 //!   more letters in such a word is added, so `oauth` finds `oauth2` and `base` finds `base64`.
-//! - Han, kana and Hangul have no spaces to go by and become overlapping pairs of characters.
+//! - Han, kana and Hangul have no spaces to go by and become overlapping pairs of characters; the
+//!   whole run is told as well, for those that can take it apart better.
 
 use std::borrow::Cow;
 
@@ -42,7 +43,11 @@ const FIRST_ACCENT_CLASS: u8 = 10;
 /// ```
 pub fn tokenize(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
-    words(text, |_, word| tokens.push(stem(word).into_owned()));
+    words(text, |form, word| {
+        if form.is_term() {
+            tokens.push(stem(word).into_owned());
+        }
+    });
     tokens
 }
 
@@ -57,6 +62,17 @@ pub(crate) enum Form {
     Part,
     /// The letters of the preceding word, which has digits too.
     Letters,
+    /// All that follows each other in a script without spaces; its pairs of characters follow.
+    Run,
+    /// Two neighbours of the last [`Form::Run`].
+    Pair,
+}
+
+impl Form {
+    /// Whether it is looked for as it is. A run is not, only its pairs.
+    pub(crate) fn is_term(self) -> bool {
+        self != Form::Run
+    }
 }
 
 /// Calls `emit` for every word of `text`, folded but not stemmed, within the limits above.
@@ -89,7 +105,7 @@ fn fold(text: &str) -> Cow<'_, str> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Script {
+pub(crate) enum Script {
     /// Words are set apart by spaces, punctuation or case.
     Cased,
     /// Words follow each other without a mark.
@@ -98,7 +114,7 @@ enum Script {
 
 impl Script {
     /// `None` for a character that separates words.
-    fn of(c: char) -> Option<Self> {
+    pub(crate) fn of(c: char) -> Option<Self> {
         if c.is_ascii() {
             return c.is_ascii_alphanumeric().then_some(Script::Cased);
         }
@@ -133,8 +149,9 @@ impl<F: FnMut(Form, &str)> Splitter<F> {
         if ends().nth(1).is_none() {
             return self.emit(Form::Word, run);
         }
+        (self.emit)(Form::Run, run);
         for ((start, _), end) in run.char_indices().zip(ends().skip(1)) {
-            self.emit(Form::Word, &run[start..end]);
+            self.emit(Form::Pair, &run[start..end]);
         }
     }
 

@@ -33,14 +33,18 @@
 //! 1. [`SqliteStore`]: the handle.
 //! 2. `writer`: the thread that writes, and what waits for it.
 //! 3. `manifests`: the table, and the limits on what stays in it.
-//! 4. `schema`: what makes a file ours, and how an older one is brought up to date.
-//! 5. `place`: the file on the disk, who may read it, and moving a damaged one aside.
+//! 4. `usage`: the table of what was called after which query.
+//! 5. `vectors`: the table of what embedders made of tools.
+//! 6. `schema`: what makes a file ours, and how an older one is brought up to date.
+//! 7. `place`: the file on the disk, who may read it, and moving a damaged one aside.
 
 mod error;
 mod manifests;
 mod place;
 mod schema;
 mod store;
+mod usage;
+mod vectors;
 mod writer;
 
 pub use error::StoreError;

@@ -174,12 +174,12 @@ fn last_use() -> i64 {
 }
 
 /// Since 1970; a clock before that counts as 1970.
-fn millis(time: SystemTime) -> i64 {
+pub(crate) fn millis(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn time(millis: i64) -> SystemTime {
+pub(crate) fn time(millis: i64) -> SystemTime {
     let since = Duration::from_millis(millis.try_into().unwrap_or_default());
     UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
 }

@@ -10,13 +10,15 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use crate::error::StoreError;
 use crate::manifests;
 use crate::place::OPEN_WAIT;
+use crate::usage;
+use crate::vectors;
 
 /// In the file's header, so that another program's database is never taken for ours: `crib`.
 const APPLICATION: i64 = 0x6372_6962;
 
 /// Each entry takes a file from the version that is its index to the next. Entries are added at
 /// the end and never changed.
-const MIGRATIONS: &[&str] = &[manifests::TABLE];
+const MIGRATIONS: &[&str] = &[manifests::TABLE, usage::TABLE, vectors::TABLE];
 
 /// How long one attempt to open waits for a lock; there are attempts until [`OPEN_WAIT`] is over.
 const ATTEMPT: Duration = Duration::from_millis(200);
@@ -133,7 +135,10 @@ fn migrate(
 
 /// A file that says it is up to date and lacks a column is no better than a damaged one.
 fn check_columns(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    match manifests::check_columns(connection) {
+    let checked = manifests::check_columns(connection)
+        .and_then(|()| usage::check_columns(connection))
+        .and_then(|()| vectors::check_columns(connection));
+    match checked {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {
             Err(StoreError::Corrupt { path: path.to_owned(), reason: error.to_string() })
         }

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use toolcrib_runtime::{Manifest, ManifestStore};
+use toolcrib_runtime::{Manifest, ManifestStore, TextKey, UsageRow, UsageStore, VectorStore};
 
 use crate::error::StoreError;
 use crate::manifests::{self, Entry, KeptManifest};
 use crate::place::Place;
 use crate::schema;
+use crate::usage;
+use crate::vectors::{self, Batch};
 use crate::writer::{Change, WRITE_WAIT, Writer, lock};
 
 /// How long a read waits. Readers don't wait for writers, only for a log that is being put right
@@ -27,6 +29,9 @@ const READ_WAIT: Duration = Duration::from_secs(1);
 ///
 /// What hasn't been used for 90 days is dropped. So is what was used longest ago, when there are
 /// more than 1000 manifests or 256 MB of them. A single one of more than 32 MB is not kept.
+///
+/// It also keeps which tools were called after which queries: the newest 20,000 pairs, and none
+/// that was not used for 180 days. And the newest 100,000 vectors that embedders made of tools.
 ///
 /// ```
 /// use toolcrib_runtime::ManifestStore;
@@ -107,6 +112,11 @@ impl SqliteStore {
                 Err(error) => tracing::debug!(%error, "old manifests are still kept"),
             }
         }
+        if usage::is_over(&connection).map_err(failed)?
+            && let Err(error) = usage::trim(&connection)
+        {
+            tracing::debug!(%error, "old choices are still kept");
+        }
         connection.busy_timeout(WRITE_WAIT).map_err(failed)?;
         let reader = schema::connect_again(&path)?;
         reader.busy_timeout(READ_WAIT).map_err(failed)?;
@@ -142,6 +152,20 @@ impl SqliteStore {
         if let Err(error) = self.0.writer.change(key, Change::Forget) {
             tracing::warn!(%error, "a manifest stays");
         }
+    }
+
+    /// Which tools were called after which queries, the most frequent first. Waits for what is
+    /// still to be written.
+    pub fn usage(&self) -> Result<Vec<UsageRow>, StoreError> {
+        self.0.writer.wait()?;
+        usage::list(&lock(&self.0.reader))
+            .map_err(|error| StoreError::sqlite(&self.0.path, READ_WAIT, error))
+    }
+
+    /// Forgets all of that, and waits until it is gone.
+    pub fn clear_usage(&self) -> Result<(), StoreError> {
+        self.0.writer.clear_usage()?;
+        self.0.writer.flush()
     }
 
     /// Waits until everything is written. What was put before is then safe from a crash or a kill
@@ -194,6 +218,49 @@ impl ManifestStore for SqliteStore {
         };
         if let Err(error) = self.0.writer.change(key, change) {
             tracing::warn!(server, %error, "its manifest is not kept");
+        }
+    }
+}
+
+impl UsageStore for SqliteStore {
+    fn record(&self, query: &str, tool: &str) {
+        if let Err(error) = self.0.writer.record(query, tool) {
+            tracing::debug!(%error, "a choice is not kept");
+        }
+    }
+
+    fn rows(&self) -> Vec<UsageRow> {
+        let rows = self.usage();
+        rows.inspect_err(|error| tracing::warn!(%error, "choices can't be read"))
+            .unwrap_or_default()
+    }
+
+    fn clear(&self) {
+        if let Err(error) = self.clear_usage() {
+            tracing::warn!(%error, "choices stay");
+        }
+    }
+}
+
+/// What is put can be read once it is written.
+impl VectorStore for SqliteStore {
+    fn vectors(&self, embedder: &str, keys: &[TextKey]) -> Vec<Option<Vec<f32>>> {
+        vectors::find(&lock(&self.0.reader), embedder, keys).unwrap_or_else(|error| {
+            let error = StoreError::sqlite(&self.0.path, READ_WAIT, error);
+            tracing::warn!(%error, "vectors can't be read");
+            vec![None; keys.len()]
+        })
+    }
+
+    fn put_vectors(&self, embedder: &str, vectors: Vec<(TextKey, Vec<f32>)>) {
+        if let Err(error) = self.0.writer.save_vectors(Batch::new(embedder, vectors)) {
+            tracing::warn!(%error, "vectors are not kept");
+        }
+    }
+
+    fn forget_vectors(&self, embedder: &str) {
+        if let Err(error) = self.0.writer.forget_vectors(embedder) {
+            tracing::warn!(%error, "vectors stay");
         }
     }
 }

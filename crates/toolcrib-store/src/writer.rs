@@ -11,6 +11,8 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::StoreError;
 use crate::manifests::{self, Entry};
+use crate::usage;
+use crate::vectors::{self, Batch};
 
 /// How long a write waits for other programs. Nobody waits for it but a flush.
 pub(crate) const WRITE_WAIT: Duration = Duration::from_secs(5);
@@ -60,6 +62,10 @@ impl Change {
 enum Job {
     Change { number: u64, key: String, change: Change },
     NoteUse(String),
+    Vectors(Batch),
+    ForgetVectors(String),
+    Choice { query: String, tool: String },
+    ClearUsage,
     Flush(SyncSender<()>),
 }
 
@@ -103,6 +109,36 @@ impl Writer {
         }
     }
 
+    /// Counts a call after a query, if that can be done without waiting.
+    pub(crate) fn record(&self, query: &str, tool: &str) -> Result<(), StoreError> {
+        let job = Job::Choice { query: query.to_owned(), tool: tool.to_owned() };
+        self.send(job).map_err(|refusal| refusal.at(&self.path))
+    }
+
+    /// Lets everything be forgotten that was called after a query.
+    pub(crate) fn clear_usage(&self) -> Result<(), StoreError> {
+        self.send(Job::ClearUsage).map_err(|refusal| refusal.at(&self.path))
+    }
+
+    /// Lets vectors be written. Never waits.
+    pub(crate) fn save_vectors(&self, batch: Batch) -> Result<(), StoreError> {
+        let mut waiting = lock(&self.waiting);
+        let bytes = waiting.bytes + batch.bytes();
+        let refused = |refusal: Refusal| refusal.at(&self.path);
+        if bytes > MOST_WAITING_BYTES {
+            return Err(refused(Refusal::Overrun));
+        }
+        self.send(Job::Vectors(batch)).map_err(refused)?;
+        waiting.bytes = bytes;
+        Ok(())
+    }
+
+    /// Lets all vectors of an embedder be dropped. Never waits.
+    pub(crate) fn forget_vectors(&self, embedder: &str) -> Result<(), StoreError> {
+        let job = Job::ForgetVectors(embedder.to_owned());
+        self.send(job).map_err(|refusal| refusal.at(&self.path))
+    }
+
     /// What is to become of a key, if that isn't written yet.
     pub(crate) fn waiting(&self, key: &str) -> Option<Change> {
         lock(&self.waiting).changes.get(key).map(|(_, change)| change.clone())
@@ -115,12 +151,17 @@ impl Writer {
     }
 
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        self.wait()?;
+        lock(&self.waiting).failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Waits until everything has been tried.
+    pub(crate) fn wait(&self) -> Result<(), StoreError> {
         let stopped = || Refusal::Stopped.at(&self.path);
         let (done, wait) = sync_channel(1);
         let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
         jobs.send(Job::Flush(done)).map_err(|_| stopped())?;
-        wait.recv().map_err(|_| stopped())?;
-        lock(&self.waiting).failure.take().map_or(Ok(()), Err)
+        wait.recv().map_err(|_| stopped())
     }
 
     fn send(&self, job: Job) -> Result<(), Refusal> {
@@ -194,11 +235,18 @@ impl Desk {
                 Job::Change { change: Change::Save(entry), .. } => manifests::save(&all, entry)?,
                 Job::Change { key, change: Change::Forget, .. } => manifests::forget(&all, key)?,
                 Job::NoteUse(key) => manifests::note_use(&all, key)?,
+                Job::Vectors(batch) => vectors::save(&all, batch)?,
+                Job::ForgetVectors(embedder) => vectors::forget(&all, embedder)?,
+                Job::Choice { query, tool } => usage::record(&all, query, tool)?,
+                Job::ClearUsage => usage::clear(&all)?,
                 Job::Flush(_) => {}
             }
         }
         if manifests::is_over(&all)? {
             manifests::trim(&all)?;
+        }
+        if jobs.iter().any(|job| matches!(job, Job::Choice { .. })) && usage::is_over(&all)? {
+            usage::trim(&all)?;
         }
         all.commit()
     }
@@ -208,6 +256,9 @@ impl Desk {
         let mut waiting = lock(&self.waiting);
         let mut changes = 0;
         for job in jobs {
+            if let Job::Vectors(batch) = job {
+                waiting.bytes = waiting.bytes.saturating_sub(batch.bytes());
+            }
             let Job::Change { number, key, change } = job else { continue };
             changes += 1;
             waiting.bytes = waiting.bytes.saturating_sub(change.bytes());

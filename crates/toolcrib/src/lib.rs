@@ -35,6 +35,8 @@
 //!   ([`EagerRules`]), budgets.
 //! - [`Policy`]: what a caller may know of.
 //! - [`Engine`], [`Registry`], [`Session`]: the same without I/O, for drivers of your own.
+//! - [`Embeddings`] over an [`Embed`]: ranking by a model of your own, for
+//!   [`CribBuilder::embeddings`]. Feature `embed` has one behind an address.
 //! - [`tokens`] and [`search`]: the leaf libraries.
 //!
 //! The examples of this crate run as they stand: `cargo run -p toolcrib --example 1-embed`.
@@ -49,6 +51,13 @@ pub use toolcrib_runtime::*;
 pub mod mcp {
     #[doc(inline)]
     pub use toolcrib_mcp::*;
+}
+
+/// Embeddings from an OpenAI-compatible or Ollama endpoint.
+#[cfg(feature = "embed")]
+pub mod embed {
+    #[doc(inline)]
+    pub use toolcrib_embed::*;
 }
 
 /// The MCP server in front of everything.

@@ -77,7 +77,10 @@ fn examine(file: &Path, env: &Environment) -> anyhow::Result<(String, Vec<String
         let text = format!("{shown}: `tools` names {missing}, which does not exist");
         return Err(Misuse::new(text).into());
     }
-    let warnings = config.server_warnings(&config.servers(env));
+    let mut warnings = config.server_warnings(&config.servers(env));
+    if let Some(Err(reason)) = config.embedder_endpoint(env) {
+        warnings.push(format!("{shown}: the embedder can't be used: {reason}"));
+    }
     let servers = match config.servers.len() {
         0 => String::new(),
         count => format!(", {}", output::counted(count, "server")),

@@ -246,7 +246,7 @@ pub(crate) fn name_fault(name: &str) -> Option<String> {
     Some(format!("the server's name {what}{hint}"))
 }
 
-fn url_fault(url: &str) -> Option<String> {
+pub(super) fn url_fault(url: &str) -> Option<String> {
     // What a variable stands for is looked at when it has been replaced.
     if url.starts_with("${") {
         return None;

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use toolcrib::{EagerError, Engine, EngineError, Policy, PolicyRules, StrategyChoice};
 
-use super::Config;
+use super::{Config, EmbedderChoice};
 use crate::output::suggest;
 
 /// Something wrong at a place in the file.
@@ -39,7 +39,7 @@ impl Config {
         if faults.is_empty() { Ok(config) } else { Err(faults) }
     }
 
-    /// What is wrong with servers and the gateway, each where it stands.
+    /// What is wrong with servers, the embedder and the gateway, each where it stands.
     fn server_faults(&self, document: &DeTable<'_>) -> Vec<Fault> {
         let mut faults = Vec::new();
         let tables = |name: &str| document.get(name).and_then(|value| value.get_ref().as_table());
@@ -55,6 +55,14 @@ impl Config {
             let span = at.unwrap_or(name.span());
             let key = key.map_or(whole.clone(), |key| join(&whole, key));
             faults.push(Fault { span, key, message });
+        }
+        let embedder = tables("search").and_then(|table| table.get("embedder"));
+        let embedder = embedder.and_then(|value| value.get_ref().as_table());
+        if let (Some(table), EmbedderChoice::Endpoint(entry)) = (embedder, &self.search.embedder)
+            && let Some((key, message)) = entry.fault()
+        {
+            let span = place(table, key).unwrap_or(0..0);
+            faults.push(Fault { span, key: join("search.embedder", key), message });
         }
         if let (Some(table), Some((key, message))) = (tables("gateway"), self.gateway.fault()) {
             let (key, name) = key;
@@ -158,7 +166,7 @@ fn from_toml(error: &toml::de::Error, leaves: Option<&[Leaf]>) -> Fault {
     let key = at.map(|leaf| leaf.key.clone()).unwrap_or_default();
     let mut message = error.message().to_owned();
     // The reason repeats the value, which may be a secret here.
-    if key.starts_with("servers.") || key.starts_with("gateway.") {
+    if ["servers.", "gateway.", "search."].iter().any(|of| key.starts_with(of)) {
         let kind = message.find(": ").filter(|_| message.starts_with("invalid "));
         if let (Some(from), Some(to)) = (kind, message.rfind(", expected ")) {
             message.replace_range(from..to, "");
@@ -206,10 +214,14 @@ fn compare(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str, faults
     }
 }
 
-/// Follows a reference within the schema.
+/// Follows a reference within the schema. Of several forms, the one that is a table of keys.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str);
-    reference.and_then(|path| root.pointer(path.trim_start_matches('#'))).unwrap_or(schema)
+    let schema =
+        reference.and_then(|path| root.pointer(path.trim_start_matches('#'))).unwrap_or(schema);
+    let forms = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    let mut forms = forms.map(|form| resolve(form, root));
+    forms.find(|form| form.get("properties").is_some()).unwrap_or(schema)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub(super) struct Check {
 pub(super) enum Kind {
     Configuration,
     Server,
+    Embedder,
     Cache,
     Environment,
 }

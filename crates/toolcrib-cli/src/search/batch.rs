@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use toolcrib::{SearchRow, View};
 
 use crate::args::Context;
+use crate::embedder::Ranker;
 use crate::output::{self, counted, number};
 
 /// One line of the file: the id goes out as it came in, whatever it is.
@@ -54,6 +55,7 @@ pub(super) fn read(file: &Path) -> anyhow::Result<Vec<Query>> {
 pub(super) fn rank(
     queries: &[Query],
     view: &View,
+    ranker: &Ranker,
     limit: usize,
     run: &Path,
     context: &Context,
@@ -71,7 +73,8 @@ pub(super) fn rank(
     let begin = Instant::now();
     for Query { id, query } in queries {
         let start = Instant::now();
-        let page = view.search(query, limit);
+        let said = ranker.ask(query, context);
+        let page = view.search_with(said.meaning(), query, limit);
         times.push(start.elapsed());
         unanswered += usize::from(page.is_err());
         let rows = page.map(|page| page.results).unwrap_or_default();

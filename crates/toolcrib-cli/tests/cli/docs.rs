@@ -108,6 +108,7 @@ fn the_examples_of_every_command_run() {
         "doctor",
         "tools",
         "search",
+        "usage",
         "prompt",
         "plan",
         "import",
@@ -145,7 +146,8 @@ fn the_configurations_of_the_docs_are_accepted() {
 fn every_key_is_documented() {
     let schema = sample().json("config schema");
     let of = |name: &str| format!("/$defs/{name}/properties");
-    let groups = ["EagerRules", "PolicyRules", "ServerEntry", "Gateway"].map(of);
+    let groups = ["EagerRules", "PolicyRules", "ServerEntry", "Gateway", "Search", "EndpointEntry"];
+    let groups = groups.map(of);
     let groups = groups.iter().map(String::as_str).chain(["/properties"]);
     for key in groups.flat_map(|group| keys(schema.pointer(group).unwrap())) {
         // In a table, as a line of an example, or as the head of one.

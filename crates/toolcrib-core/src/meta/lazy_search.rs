@@ -73,7 +73,6 @@ pub(super) fn resolve(verb: Verb<'_>) -> Step {
 
 fn list(mut verb: Verb<'_>, query: &str) -> Step {
     let settings = &verb.engine.settings;
-    let scope = verb.session.scope(verb.view);
     let ask = match Ask::parse(query) {
         Ok(ask) => ask,
         Err(Unasked::Blank) => return verb.mistake("Say in a few words what the tool should do."),
@@ -81,7 +80,11 @@ fn list(mut verb: Verb<'_>, query: &str) -> Step {
             return verb.mistake(&format!("Not a valid regular expression: {reason}"));
         }
     };
-    let mut found = scope.search(&ask, settings.search_limit_max.max(1));
+    let ask = match verb.with_meaning(ask) {
+        Ok(ask) => ask,
+        Err(need) => return Step::Need(need),
+    };
+    let mut found = verb.session.scope(verb.view).search(&ask, settings.search_limit_max.max(1));
     if let Some(group) = verb.to_open(query).filter(|_| found.hits.is_empty()) {
         return Step::Need(Need::Group(group));
     }
@@ -101,9 +104,14 @@ fn list(mut verb: Verb<'_>, query: &str) -> Step {
         hint.push_str(&format!(" Not searched: {}.", text::list(&troubles, 8)));
     }
     let missed = found.hits.is_empty();
+    let names = found.hits.iter().map(|hit| hit.item.name().clone());
+    let listed: Option<Vec<_>> = found.by_words.then(|| names.collect());
     let results = found.hits.iter().map(|hit| entry(hit.item)).collect();
     let content = serde_json::to_string(&Listing { results, hint }).unwrap_or_default();
     verb.effects.missed = missed;
+    if let Some(listed) = listed {
+        verb.note_search(query, listed.into_iter());
+    }
     verb.answer_text(content, false)
 }
 

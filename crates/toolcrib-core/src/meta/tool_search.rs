@@ -59,13 +59,15 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     };
     let settings = &verb.engine.settings;
     let limit = args.limit(settings.search_limit, settings.search_limit_max);
-    let scope = verb.session.scope(verb.view);
     let found = match Ask::parse(&query) {
         // The names are in the prompt, so names are what is asked for.
         Ok(Ask::Words { .. }) if verb.latched.preset == Preset::Exact => {
-            scope.select(&split_names(&query))
+            verb.session.scope(verb.view).select(&split_names(&query))
         }
-        Ok(ask) => scope.search(&ask, limit),
+        Ok(ask) => match verb.with_meaning(ask) {
+            Ok(ask) => verb.session.scope(verb.view).search(&ask, limit),
+            Err(need) => return Step::Need(need),
+        },
         Err(Unasked::Blank) => return blank(verb),
         Err(Unasked::BadPattern(reason)) => {
             return verb.mistake(&format!("Not a valid regular expression: {reason}"));
@@ -74,7 +76,11 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     if let Some(group) = verb.to_load(&query, &found) {
         return Step::Need(Need::Group(group));
     }
+    let by_words = found.by_words;
     let outcome = Outcome::gather(&verb, &query, found);
+    if by_words {
+        verb.note_search(&query, outcome.shown.iter().map(|tool| tool.name().clone()));
+    }
     verb.effects.denied.extend(outcome.denied.iter().cloned());
     verb.effects.missed = outcome.is_short();
     let known: Vec<bool> = outcome.shown.iter().map(|tool| verb.session.has(tool)).collect();

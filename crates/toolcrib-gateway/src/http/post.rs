@@ -114,7 +114,9 @@ impl Http {
             if let Err(error) = checked {
                 return json(StatusCode::BAD_REQUEST, failure(Some(&request.id), &error));
             }
-            let client = Arc::new(Client::new(endpoint, 1));
+            // Without a token nobody knows whether two requests come from one caller.
+            let trail = visitor.and_then(|at| self.trails.get(at)).cloned().unwrap_or_default();
+            let client = Arc::new(Client::new(endpoint, 1).on(trail));
             return self.stateless(&client, headers, permit, &request).await;
         }
         if request.method == "initialize" {

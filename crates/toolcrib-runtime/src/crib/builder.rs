@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::sync::watch;
-use toolcrib_core::{Engine, Group, Naming, RegisterError, Registry, Settings};
+use toolcrib_core::{Embedder, Engine, Group, Naming, RegisterError, Registry, Settings};
 
 use super::{Crib, CribError, Stock};
 use crate::audited::AuditSink;
+use crate::embeddings::Embeddings;
 use crate::function::{Function, HostTools};
 use crate::loader::Loader;
 use crate::toolset::Toolset;
+use crate::usage::{Learning, UsageStore};
 
 /// Makes a [`Crib`].
 pub struct CribBuilder {
@@ -22,6 +24,8 @@ pub struct CribBuilder {
     host: HostTools,
     load_limit: Duration,
     audit: Option<AuditSink>,
+    learning: Option<Learning>,
+    embeddings: Option<Embeddings>,
 }
 
 impl CribBuilder {
@@ -34,6 +38,8 @@ impl CribBuilder {
             host: HostTools::default(),
             load_limit: Duration::from_secs(30),
             audit: None,
+            learning: None,
+            embeddings: None,
         }
     }
 
@@ -74,6 +80,23 @@ impl CribBuilder {
         self
     }
 
+    /// Ranks by the vectors of an embedder as soon as it has made those of every tool, which it
+    /// does in the background. Sets [`Settings::embedder`]; other settings that the crib is used
+    /// [`under`](Crib::under) say so themselves.
+    pub fn embeddings(mut self, embeddings: Embeddings) -> Self {
+        self.settings.embedder = Embedder::Supplied;
+        self.embeddings = Some(embeddings);
+        self
+    }
+
+    /// Learns from use: keeps which tool was called after which query, and lifts it a little when
+    /// such a query is asked again. Nothing is kept without it, and then nothing but these two
+    /// texts and a count. A query that looks as if it held a secret is not kept.
+    pub fn usage(mut self, store: impl UsageStore) -> Self {
+        self.learning = Some(Learning::new(Arc::new(store)));
+        self
+    }
+
     /// Which form exposed names take.
     pub fn naming(mut self, naming: Naming) -> Self {
         self.naming = naming;
@@ -92,6 +115,8 @@ impl CribBuilder {
             registering: Mutex::default(),
             load_limit: self.load_limit,
             audit: self.audit,
+            learning: self.learning,
+            embeddings: self.embeddings,
             changes: watch::Sender::default(),
         });
         let crib = Crib { engine, stock };
@@ -114,6 +139,14 @@ impl CribBuilder {
         }
         for (group, loader) in self.groups {
             crib.declare(group, loader)?;
+        }
+        if let Some(learning) = crib.learning() {
+            learning.renew_after(Duration::ZERO);
+        }
+        if let Some(embeddings) = crib.stock.embeddings.clone() {
+            let stock = Arc::downgrade(&crib.stock);
+            let catalog = move || Some(stock.upgrade()?.registry.catalog());
+            tokio::spawn(embeddings.keep_up(catalog, crib.changes()));
         }
         Ok(crib)
     }

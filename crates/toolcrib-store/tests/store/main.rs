@@ -5,3 +5,5 @@ mod crash;
 mod damage;
 mod kept;
 mod support;
+mod usage;
+mod vectors;

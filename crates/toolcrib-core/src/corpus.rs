@@ -1,0 +1,252 @@
+//! Tools under ids of the caller's own, to measure ranking on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use toolcrib_search::{Analyzer, Explanation, Ranking, Tuning};
+
+use crate::find::Ask;
+use crate::scope::{Learned, Scope};
+use crate::segment::{Item, Segment, TUNING};
+use crate::{Availability, Catalog, Group, GroupId, Members, Naming, Tool, ToolSpec, View};
+
+/// Tools under ids of the caller's own, ranked exactly as [`View::search`] ranks them.
+///
+/// A [`Registry`](crate::Registry) refuses a second tool of one name, as a model could not tell
+/// the two apart. Sets made for measuring have such tools, so nothing passes through one here.
+///
+/// ```
+/// use toolcrib_core::{Corpus, Schema, ToolName, ToolSpec};
+/// use toolcrib_search::Ranking;
+///
+/// let tool = |name, about: &str| {
+///     ToolSpec::new(ToolName::mcp("git", name), Schema::empty()).with_description(about)
+/// };
+/// let corpus = Corpus::new([
+///     ("1".into(), tool("log", "List the commits of a branch.")),
+///     ("2".into(), tool("diff", "Show what changed between two commits.")),
+/// ]);
+/// let best = corpus.search("what changed", 10, Ranking::Lexical);
+/// assert_eq!(&*best[0].id, "2");
+///
+/// let why = corpus.explain("what changed", "2", Ranking::Lexical).unwrap();
+/// assert_eq!(why.total, best[0].score);
+/// ```
+pub struct Corpus {
+    view: View,
+    /// By [`address`], which lasts as long as the view has the tool.
+    ids: HashMap<usize, Arc<str>>,
+    tools: HashMap<Arc<str>, Arc<Tool>>,
+}
+
+/// A tool found, and how well it fits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    /// The caller's id.
+    pub id: Arc<str>,
+    /// Comparable within one answer only.
+    pub score: f32,
+}
+
+impl Corpus {
+    /// The numbers that tools are ranked with.
+    pub const TUNING: Tuning = TUNING;
+
+    /// A corpus of these tools, each with its id. Of several with one id the last counts. Tools
+    /// of one server are indexed together, and so are those that belong to none.
+    pub fn new(tools: impl IntoIterator<Item = (Arc<str>, ToolSpec)>) -> Self {
+        Self::tuned(tools, &Self::TUNING)
+    }
+
+    /// The same, ranked with other numbers than those in use.
+    pub fn tuned(tools: impl IntoIterator<Item = (Arc<str>, ToolSpec)>, tuning: &Tuning) -> Self {
+        // In the order of ids, so that tools which share a name rank the same however they came.
+        let specs: BTreeMap<Arc<str>, ToolSpec> = tools.into_iter().collect();
+        let mut groups: BTreeMap<GroupId, Vec<Arc<Tool>>> = BTreeMap::new();
+        let mut tools = HashMap::with_capacity(specs.len());
+        for (id, spec) in specs {
+            let group = GroupId::of(spec.name());
+            let tool = Arc::new(Tool::new(spec, group.clone(), Naming::default()));
+            groups.entry(group).or_default().push(tool.clone());
+            tools.insert(id, tool);
+        }
+        let mut analyzer = Analyzer::new();
+        let segments = groups.into_iter().map(|(id, tools)| {
+            let mut group = Group::new(id).with_members(Members::Known(Vec::new()));
+            // A tool without a server is not to be found by the words "host tools".
+            if group.id().server_name().is_none() {
+                group = group.with_display_name("");
+            }
+            Arc::new(Segment::tuned(tuning, group, tools, Naming::default(), &mut analyzer))
+        });
+        let availability = BTreeMap::<GroupId, Availability>::new();
+        let catalog = Catalog::tuned(tuning, Naming::default(), segments.collect(), availability);
+        Self::with(Arc::new(catalog).view_all(), tools)
+    }
+
+    fn with(view: View, tools: HashMap<Arc<str>, Arc<Tool>>) -> Self {
+        let ids = tools.iter().map(|(id, tool)| (address(tool), id.clone())).collect();
+        Self { view, ids, tools }
+    }
+
+    /// The number of tools.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether there is no tool.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// Whether a tool has this id.
+    pub fn contains(&self, id: &str) -> bool {
+        self.tools.contains_key(id)
+    }
+
+    /// The best `limit` tools, best first; none for a query that asks for nothing.
+    pub fn search(&self, query: &str, limit: usize, ranking: Ranking) -> Vec<Ranked> {
+        let Ok(ask) = Ask::parse(query) else { return Vec::new() };
+        let nothing = Learned::new();
+        let found = Scope::new(&self.view, &nothing, true).search(&ask.ranked_by(ranking), limit);
+        let id = |item| match item {
+            Item::Tool(tool) => self.ids.get(&address(tool)).cloned(),
+            Item::Named(_) => None,
+        };
+        let hits = found.hits.into_iter();
+        hits.filter_map(|hit| Some(Ranked { id: id(hit.item)?, score: hit.score })).collect()
+    }
+
+    /// Why the tool of this id ranks where it does; nothing for a query that is not of words.
+    pub fn explain(&self, query: &str, id: &str, ranking: Ranking) -> Option<Explanation> {
+        let ask = Ask::parse(query).ok()?.ranked_by(ranking);
+        let tool = self.tools.get(id)?;
+        let nothing = Learned::new();
+        let scope = Scope::new(&self.view, &nothing, true);
+        let segment = self.view.catalog().segment(tool.group())?;
+        let mut explanation = scope.explain(&ask, segment, Item::Tool(tool))?;
+        id.clone_into(&mut explanation.key);
+        Some(explanation)
+    }
+}
+
+impl From<View> for Corpus {
+    /// The tools a caller may know of, with `server/tool` for ids. What was learned from use does
+    /// not count, as it would measure itself.
+    fn from(view: View) -> Self {
+        let view = view.without_usage();
+        let tools = view.tools().map(|tool| (tool.name().to_string().into(), tool.clone()));
+        let tools = tools.collect();
+        Self::with(view, tools)
+    }
+}
+
+impl fmt::Debug for Corpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Corpus({} tools)", self.len())
+    }
+}
+
+fn address(tool: &Arc<Tool>) -> usize {
+    Arc::as_ptr(tool).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Registry, Schema, ServerTools, ToolName};
+
+    fn tool(server: &str, name: &str, about: &str) -> ToolSpec {
+        ToolSpec::new(ToolName::mcp(server, name), Schema::empty()).with_description(about)
+    }
+
+    fn ids(found: &[Ranked]) -> Vec<&str> {
+        found.iter().map(|ranked| &*ranked.id).collect()
+    }
+
+    fn specs() -> Vec<ToolSpec> {
+        vec![
+            tool("git", "log", "List commits."),
+            tool("git", "search", "Search the files of a commit."),
+            tool("chat", "search", "Search messages."),
+            tool("chat", "post_message", "Send a message to a channel."),
+        ]
+    }
+
+    #[test]
+    fn it_ranks_as_a_view_of_the_same_tools() {
+        let registry = Registry::default();
+        for server in ["git", "chat"] {
+            let own = specs().into_iter().filter(|spec| spec.name().server() == Some(server));
+            registry.replace_server(ServerTools::new(server, own));
+        }
+        let view = registry.catalog().view_all();
+        let corpus =
+            Corpus::new(specs().into_iter().map(|spec| (spec.name().to_string().into(), spec)));
+        let of_view = Corpus::from(view.clone());
+        for query in ["search", "git/search", "chat.post_message please", "list +commits", "/log/"]
+        {
+            let page = view.search(query, 10).unwrap();
+            let expected: Vec<String> = page
+                .results
+                .iter()
+                .map(|row| format!("{}/{}", row.server.as_deref().unwrap(), row.tool))
+                .collect();
+            assert!(!expected.is_empty(), "{query}");
+            let found = corpus.search(query, 10, Ranking::default());
+            assert_eq!(ids(&found), expected, "{query}");
+            assert_eq!(of_view.search(query, 10, Ranking::default()), found, "{query}");
+        }
+        assert!(corpus.search(" ", 10, Ranking::Lexical).is_empty());
+    }
+
+    #[test]
+    fn tools_of_one_name_are_told_apart_by_id() {
+        let twins = [("b", "Area of a circle."), ("a", "Area of a circle, in inches.")];
+        let specs = |order: &[usize]| {
+            let twin = |at: &usize| (twins[*at].0.into(), tool("math", "area", twins[*at].1));
+            Corpus::new(order.iter().map(twin).collect::<Vec<_>>())
+        };
+        let corpus = specs(&[0, 1]);
+        let found = corpus.search("circle inches", 10, Ranking::Lexical);
+        assert_eq!(ids(&found), ["a", "b"]);
+        assert_eq!(specs(&[1, 0]).search("circle inches", 10, Ranking::Lexical), found);
+        let why = corpus.explain("circle inches", "a", Ranking::Lexical).unwrap();
+        assert_eq!((&*why.key, why.total), ("a", found[0].score));
+        assert_eq!(corpus.explain("circle", "c", Ranking::Lexical), None);
+    }
+
+    #[test]
+    fn other_numbers_give_other_ranks() {
+        let specs =
+            || [("1".into(), tool("a", "mail_box", "")), ("2".into(), tool("a", "x", "mail mail"))];
+        let best = |tuning: &Tuning| {
+            ids(&Corpus::tuned(specs(), tuning).search("mail", 1, Ranking::Lexical))[0].to_owned()
+        };
+        assert_eq!(best(&Corpus::TUNING), "1");
+        let fields = Corpus::TUNING.fields.with("name", |field| {
+            (field.weight, field.told, field.share) = (0.01, 0.0, 0.0);
+        });
+        assert_eq!(best(&Tuning { fields, ..Corpus::TUNING }), "2");
+    }
+
+    #[test]
+    fn the_last_tool_of_an_id_counts() {
+        let corpus = Corpus::new([
+            ("1".into(), tool("a", "old", "Old.")),
+            ("1".into(), tool("b", "new", "New.")),
+        ]);
+        assert_eq!(corpus.len(), 1);
+        assert!(corpus.search("old", 10, Ranking::Lexical).is_empty());
+        assert_eq!(ids(&corpus.search("new", 10, Ranking::Lexical)), ["1"]);
+    }
+
+    #[test]
+    fn a_tool_without_a_server_is_found_by_its_own_words_only() {
+        let spec = ToolSpec::new(ToolName::host("ping"), Schema::empty());
+        let corpus = Corpus::new([("p".into(), spec)]);
+        assert!(corpus.search("host tools", 10, Ranking::Lexical).is_empty());
+        assert_eq!(ids(&corpus.search("ping", 10, Ranking::Lexical)), ["p"]);
+    }
+}
