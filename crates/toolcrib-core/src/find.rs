@@ -316,7 +316,9 @@ impl<'a> Scope<'a> {
             (own.max(exposed), item)
         };
         let by_words = match Ask::parse(name) {
-            Ok(ask @ Ask::Words { .. }) => self.search(&ask, MOST_COMPARED).hits,
+            Ok(ask @ Ask::Words { .. }) => {
+                self.search(&ask.ranked_by(Ranking::Lexical), MOST_COMPARED).hits
+            }
             _ => Vec::new(),
         };
         let mut near: Vec<(f64, Item<'a>)> =

@@ -17,7 +17,7 @@ pub(crate) const TUNING: Tuning = Tuning::new(Fields::new(&[
         weight: 3.0,
         b: 0.3,
         reference_length: 3.0,
-        told: 0.13,
+        told: 0.1,
         share: 0.05,
         meaning: 0.79,
     },

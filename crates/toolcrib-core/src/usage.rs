@@ -61,16 +61,17 @@ pub struct Choice {
 /// use std::sync::Arc;
 /// use toolcrib_core::{Choice, Registry, Schema, ServerTools, ToolName, ToolSpec, Usage};
 ///
-/// let tool = |name| ToolSpec::new(ToolName::mcp("chat", name), Schema::empty());
+/// let tool = |server| ToolSpec::new(ToolName::mcp(server, "send_text"), Schema::empty());
 /// let registry = Registry::default();
-/// registry.replace_server(ServerTools::new("chat", [tool("post_text"), tool("send_text")]));
+/// registry.replace_server(ServerTools::new("x1", [tool("x1")]));
+/// registry.replace_server(ServerTools::new("x2", [tool("x2")]));
 /// let view = registry.catalog().view_all();
-/// let first = |view: &toolcrib_core::View| view.search("text", 1).unwrap().results[0].tool.clone();
-/// assert_eq!(&*first(&view), "post_text");
+/// let first = |view: &toolcrib_core::View| view.search("text", 1).unwrap().results[0].name.clone();
+/// assert_eq!(&*first(&view), "mcp__x1__send_text");
 ///
-/// let choice = Choice { query: "text".into(), tool: "chat/send_text".into(), times: 2, freshness: 1.0 };
+/// let choice = Choice { query: "text".into(), tool: "x2/send_text".into(), times: 2, freshness: 1.0 };
 /// let view = view.with_usage(Arc::new(Usage::new([choice])));
-/// assert_eq!(&*first(&view), "send_text");
+/// assert_eq!(&*first(&view), "mcp__x2__send_text");
 /// ```
 #[derive(Clone, Default, PartialEq)]
 pub struct Usage {

@@ -203,7 +203,8 @@ fn parts(
         .collect();
     let cosine =
         (query.ranking != Ranking::Lexical).then(|| cosine(index, query, need, seen, document));
-    let score = |cosine| MeaningScore { score: index.worth_of_cosine(need, cosine), cosine };
+    let worth = tuning.worth_of_meaning(query.ranking, need.words.len());
+    let score = |cosine| MeaningScore { score: worth(cosine, total), cosine };
     let meaning = cosine.flatten().map(score);
     total += meaning.map_or(0.0, |meaning| meaning.score);
     Parts { terms, meaning, total }

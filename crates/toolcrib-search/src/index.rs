@@ -8,6 +8,7 @@ use crate::explain::Explanation;
 use crate::query::{Need, Query, Ranking};
 use crate::scores::{Hits, Scores};
 use crate::segment::{Document, Posting, Segment};
+use crate::synonyms;
 use crate::tuning::Tuning;
 use crate::vectors::Vector;
 
@@ -46,6 +47,7 @@ pub(crate) struct Line {
 }
 
 /// The postings of all the terms that a query may ask for.
+#[derive(Default)]
 pub(crate) struct Found<'a> {
     /// A term and how many documents contain it.
     columns: Vec<(Term, usize)>,
@@ -142,7 +144,10 @@ impl Index {
         let Some((whole, sentences)) = query.needs.split_first() else {
             return Scores(vec![0.0; self.len]);
         };
-        let found = self.find(whole);
+        let found = match query.ranking {
+            Ranking::Semantic => Found::default(),
+            Ranking::Lexical | Ranking::Hybrid => self.find(whole),
+        };
         let mut scores = self.score_need(query, whole, &found);
         if !sentences.is_empty() {
             let mut best = vec![0.0_f32; self.len];
@@ -185,11 +190,6 @@ impl Index {
     /// The score of a request, from that of the whole and that of the sentence that fits best.
     pub(crate) fn join(&self, whole: f32, sentence: f32) -> f32 {
         whole + self.tuning.sentences * (sentence - whole)
-    }
-
-    /// What a nearness in meaning is worth to a need.
-    pub(crate) fn worth_of_cosine(&self, need: &Need, cosine: f32) -> f32 {
-        self.tuning.worth_of_meaning(need.words.len()) * (cosine - self.tuning.near).max(0.0)
     }
 
     fn score_need(&self, query: &Query, need: &Need, found: &Found<'_>) -> Vec<f32> {
@@ -264,13 +264,23 @@ impl Index {
         terms.dedup();
         // All terms are looked up in a segment while it is at hand, then the next segment.
         let mut postings = Vec::with_capacity(self.segments.len() * terms.len());
+        let common: Vec<Option<usize>> =
+            terms.iter().map(|term| synonyms::terms().binary_search(term).ok()).collect();
         let mut columns: Vec<(Term, usize)> = terms.into_iter().map(|term| (term, 0)).collect();
         for segment in &self.segments {
-            for (term, documents) in &mut columns {
-                let found = segment.postings(*term);
+            for ((term, documents), common) in columns.iter_mut().zip(&common) {
+                let found = match common {
+                    Some(number) => segment.common_postings(*number),
+                    None => segment.postings(*term),
+                };
                 *documents += found.len();
                 postings.push(found);
             }
+            // All of the segment's postings are asked of memory at once, long before they are read.
+            let row = &postings[postings.len() - columns.len()..];
+            std::hint::black_box(row.iter().fold(0, |all, found| {
+                all ^ found.first().map_or(0, |posting: &Posting| posting.doc)
+            }));
         }
         Found { columns, postings, others }
     }
@@ -333,7 +343,7 @@ impl Index {
                 (&own, false)
             }
         };
-        let (worth, near) = (self.tuning.worth_of_meaning(need.words.len()), self.tuning.near);
+        let worth = self.tuning.worth_of_meaning(query.ranking, need.words.len());
         let mut cosines = Vec::new();
         for (segment, &base) in self.segments.iter().zip(&self.bases) {
             let Some(vectors) =
@@ -345,7 +355,7 @@ impl Index {
             vectors.cosines(vector, &mut cosines);
             let scores = &mut scores[base..base + segment.len()];
             for (score, &cosine) in scores.iter_mut().zip(&cosines) {
-                *score += worth * (cosine - near).max(0.0);
+                *score += worth(cosine, *score);
             }
         }
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::analyze::{Analyzer, Term};
 use crate::fields::{Fields, MAX_FIELDS, Occurrences};
 use crate::spelling::Spellings;
+use crate::synonyms;
 use crate::table::Table;
 use crate::tuning::Tuning;
 use crate::vectors::Vectors;
@@ -97,6 +98,21 @@ struct Entry {
     start: u32,
 }
 
+/// Where the terms of one value of their upper bits begin.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    start: u32,
+    /// A bit for each of its terms, by other bits of theirs: most lookups are for terms that a
+    /// segment does not have, and end here without a look at the terms.
+    marks: u32,
+}
+
+impl Bucket {
+    fn mark(term: Term) -> u32 {
+        1 << (term.halves()[1] & 31)
+    }
+}
+
 impl Entry {
     fn term(&self) -> Term {
         Term::from_halves(self.term)
@@ -116,8 +132,10 @@ pub struct Segment {
     /// For each value of a term's upper bits, where its terms begin, and the end of the last. A
     /// lookup looks here first and then searches a handful of terms; terms made to crowd one bucket
     /// make it a binary search and no worse.
-    directory: Box<[u32]>,
+    directory: Box<[Bucket]>,
     directory_bits: u32,
+    /// Where the postings of [`synonyms::terms`] begin and end.
+    common: Box<[(u32, u32)]>,
     spellings: Spellings,
     /// What the documents are about, by the embedded table.
     vectors: Vectors,
@@ -169,18 +187,26 @@ impl Segment {
         let directory_bits = (entries.len() / TERMS_PER_BUCKET).max(1).ilog2();
         let begin =
             |bucket| entries.partition_point(|e| e.term().upper_bits(directory_bits) < bucket);
-        let directory = (0..=1 << directory_bits).map(|bucket| begin(bucket) as u32).collect();
+        let bucket = |bucket| {
+            let (start, end) = (begin(bucket), begin(bucket + 1));
+            let marks = entries[start..end].iter().map(|entry| Bucket::mark(entry.term()));
+            Bucket { start: start as u32, marks: marks.fold(0, |all, mark| all | mark) }
+        };
+        let directory = (0..=1 << directory_bits).map(bucket).collect();
         entries.extend([Entry { term: [u32::MAX; 2], start }; 2]);
-        Segment {
+        let mut segment = Segment {
             keys: keys.into(),
             entries: entries.into(),
             postings: all.into_iter().map(|(_, posting)| posting).collect(),
             directory,
             directory_bits,
+            common: Box::default(),
             spellings: spellings.finish(),
             vectors,
             supplied: OnceLock::new(),
-        }
+        };
+        segment.common = synonyms::terms().iter().map(|&term| segment.place(term)).collect();
+        segment
     }
 
     /// The number of documents.
@@ -216,6 +242,7 @@ impl Segment {
             + size_of_val(&*self.entries)
             + size_of_val(&*self.postings)
             + size_of_val(&*self.directory)
+            + size_of_val(&*self.common)
             + self.spellings.heap_bytes()
             + self.vectors.heap_bytes()
             + self.supplied.get().map_or(0, Vectors::heap_bytes)
@@ -231,15 +258,29 @@ impl Segment {
 
     /// The documents that contain a term, by number.
     ///
-    /// A search over hundreds of segments spends its time here, waiting for memory. There is no
-    /// branch on what was read, so that the processor goes on to the next segment meanwhile.
+    /// A search over hundreds of segments spends its time here, waiting for memory.
     pub(crate) fn postings(&self, term: Term) -> &[Posting] {
-        let bucket = term.upper_bits(self.directory_bits);
-        let (first, last) = (self.directory[bucket] as usize, self.directory[bucket + 1] as usize);
+        let (start, end) = self.place(term);
+        &self.postings[start as usize..end as usize]
+    }
+
+    /// The same for a term by its number in [`synonyms::terms`].
+    pub(crate) fn common_postings(&self, number: usize) -> &[Posting] {
+        let (start, end) = self.common[number];
+        &self.postings[start as usize..end as usize]
+    }
+
+    /// Where the postings of a term begin and end.
+    fn place(&self, term: Term) -> (u32, u32) {
+        let at = term.upper_bits(self.directory_bits);
+        let (bucket, next) = (self.directory[at], self.directory[at + 1]);
+        if bucket.marks & Bucket::mark(term) == 0 {
+            return (0, 0);
+        }
+        let (first, last) = (bucket.start as usize, next.start as usize);
         let at = first + self.entries[first..last].partition_point(|entry| entry.term() < term);
         let (entry, next) = (self.entries[at], self.entries[at + 1]);
-        let end = if entry.term() == term { next.start } else { entry.start };
-        &self.postings[entry.start as usize..end as usize]
+        (entry.start, if entry.term() == term { next.start } else { entry.start })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The numbers that ranking is made with.
 
 use crate::fields::{Fields, MAX_FIELDS, Occurrences};
+use crate::query::Ranking;
 
 /// The numbers that ranking is made with, in one place.
 ///
@@ -30,6 +31,8 @@ pub struct Tuning {
     pub meaning: f32,
     /// The cosine from which two texts have anything to do with each other.
     pub near: f32,
+    /// The cosine from which a document is found that shares no word with the query.
+    pub floor: f32,
     /// The number of words up to which a query is about one thing. The mean of a longer one's
     /// vectors is about everything a little, so nearness to it is worth less.
     pub long: f32,
@@ -45,23 +48,35 @@ impl Tuning {
         Tuning {
             fields,
             k1: 1.2,
-            frequency: 0.33,
+            frequency: 0.44,
             coverage: 0.37,
             repetition: 0.5,
             unknown: 0.5,
-            synonym: 0.66,
+            synonym: 0.75,
             misspelling: 0.7,
             meaning: 1.17,
             near: 0.05,
+            floor: 0.3,
             long: 13.0,
             fading: 2.5,
             sentences: 0.2,
         }
     }
 
-    /// What nearness in meaning is worth to a need of so many words.
-    pub(crate) fn worth_of_meaning(&self, words: usize) -> f32 {
-        self.meaning * (self.long / words.max(1) as f32).min(1.0).powf(self.fading)
+    /// What nearness in meaning is worth to a need of so many words: as a function of the cosine
+    /// and of what the words are worth already.
+    pub(crate) fn worth_of_meaning(
+        &self,
+        ranking: Ranking,
+        words: usize,
+    ) -> impl Fn(f32, f32) -> f32 {
+        let worth = self.meaning * (self.long / words.max(1) as f32).min(1.0).powf(self.fading);
+        let (near, floor) =
+            (self.near, if ranking == Ranking::Semantic { self.near } else { self.floor });
+        move |cosine, by_words| {
+            let least = if by_words > 0.0 { near } else { floor };
+            if cosine >= least { worth * (cosine - near) } else { 0.0 }
+        }
     }
 
     /// What the occurrences of a word in a document are worth, as a factor of the word's part in

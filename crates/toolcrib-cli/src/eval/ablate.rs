@@ -91,6 +91,7 @@ fn rows() -> Vec<Row> {
         misspelling,
         meaning,
         near,
+        floor,
         long,
         fading,
         sentences,
@@ -117,6 +118,8 @@ fn rows() -> Vec<Row> {
     let about = "what nearness in meaning is worth";
     add("meaning", about, meaning, any, |it, to| it.meaning = to);
     add("near", "cosine from which nearness counts", near, share, |it, to| it.near = to);
+    let about = "cosine from which a tool is found that shares no word with the query";
+    add("floor", about, floor, share, |it, to| it.floor = to);
     let about = "words up to which a query is about one thing";
     add("long", about, long, Range::LENGTH, |it, to| it.long = to);
     let about = "exponent with which nearness to a longer one is worth less";
@@ -429,7 +432,7 @@ mod tests {
         assert_eq!(names.len(), rows.len(), "two rows have one name");
         let features = features().len();
         let fields = Corpus::TUNING.fields.list().len();
-        assert_eq!(rows.len(), features + 12 + 6 * fields);
+        assert_eq!(rows.len(), features + 13 + 6 * fields);
         for row in &rows[features..] {
             assert!(!row.variants.is_empty(), "{}", row.name);
             for variant in &row.variants {

@@ -36,7 +36,7 @@ fn search_without_a_query_shows_the_sample() {
 fn search_explains_its_scores() {
     let text = sample().text("search free~time --limit 1 --explain");
     assert!(text.contains("mcp__calendar__find_free_time"), "{text}");
-    assert!(text.contains("  free  (in ") && text.contains("idf"), "{text}");
+    assert!(text.contains("  free  (in ") && text.contains("  meaning  (cosine "), "{text}");
     let value = sample().json("search free~time --limit 1 --explain --json");
     assert_eq!(value["results"][0]["explanation"]["terms"][0]["term"], "free");
 }

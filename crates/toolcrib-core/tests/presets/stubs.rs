@@ -50,7 +50,7 @@ fn search_returns_schemas_and_activates_them_for_the_conversation() {
     golden("stubs_search.txt", &found.content);
     assert_eq!(
         chat.tools(),
-        ["tool_search", "shell", "mcp__operator__list_agents", "mcp__operator__create_agent"]
+        ["tool_search", "shell", "mcp__operator__create_agent", "mcp__operator__list_agents"]
     );
     let run = chat.runs("mcp__operator__create_agent", json!({"text": "x"}));
     assert_eq!(run.0, "operator/create_agent");
