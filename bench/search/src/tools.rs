@@ -229,14 +229,15 @@ impl Maker {
         Server((0..tools).map(tool).collect())
     }
 
-    /// From 2 to 20 words about some tool: of its name, its description and of anything.
+    /// Words about some tool: of its name, its description and of anything. Three to six of them,
+    /// as agents ask, and every tenth time twenty, as people do.
     fn query(&mut self, servers: &[Server]) -> String {
         let server = self.random.of(servers);
         let tool = self.random.of(&server.0);
         let own: Vec<&str> =
             tool.fields[..3].iter().flat_map(|text| text.split([' ', '_'])).collect();
         let own: Vec<&str> = own.into_iter().filter(|word| !word.is_empty()).collect();
-        let count = 2 + self.random.below(19);
+        let count = if self.random.below(10) == 0 { 20 } else { 3 + self.random.below(4) };
         let words: Vec<String> = (0..count)
             .map(|_| match self.random.below(4) {
                 0 => self.word().to_owned(),
