@@ -10,9 +10,6 @@ const MIN_CANDIDATES: usize = 64;
 const CHUNK: usize = 256;
 
 /// A score for every document of an [`Index`], by document number; zero where nothing matched.
-///
-/// This is where another scorer will join: whatever scores the same document numbers, such as
-/// vectors, yields `Scores` too, and the two are fused before [`Scores::top`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scores(pub(crate) Vec<f32>);
 
