@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use toolcrib_search::{Analyzer, Term};
+use toolcrib_search::{Analyzer, STOP_WORDS, Term};
 
 /// The most that use adds to a score, as a share of the best score of the page: enough to settle
 /// what is nearly a draw, too little to put a poor match before a good one.
@@ -32,11 +32,6 @@ const MOST_LIFTED: usize = 8;
 
 /// Stems a query is known by; further ones are not looked at.
 const MOST_STEMS: usize = 32;
-
-/// Words that do not change what is asked for.
-const FILLERS: &str = "a an and are as at be by can could do does for from has have how i if in \
-    into is it its me my of on or our please should some that the their them there these they \
-    this those to want was we were what when where which who will with would you your";
 
 /// That a tool was called after a query found it.
 #[derive(Clone, Debug, PartialEq)]
@@ -237,7 +232,8 @@ impl fmt::Debug for Usage {
 
 /// The stems a query is known by: a set, in order.
 fn stems(query: &str, analyzer: &mut Analyzer) -> Box<[Term]> {
-    static LEFT_OUT: LazyLock<Vec<Term>> = LazyLock::new(|| Analyzer::new().terms(FILLERS));
+    static LEFT_OUT: LazyLock<Vec<Term>> =
+        LazyLock::new(|| Analyzer::new().terms(&STOP_WORDS.join(" ")));
     let mut stems = analyzer.terms(query);
     stems.retain(|stem| !LEFT_OUT.contains(stem));
     stems.truncate(MOST_STEMS);

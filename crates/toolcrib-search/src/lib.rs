@@ -58,7 +58,7 @@ pub use analyze::{Analyzer, Term};
 pub use explain::{Explanation, FieldScore, Lift, MeaningScore, SentenceScore, TermScore};
 pub use fields::{Field, Fields, MAX_FIELDS};
 pub use index::Index;
-pub use query::{MAX_QUERY_TERMS, Query, Ranking, UnknownRanking};
+pub use query::{MAX_QUERY_TERMS, Query, Ranking, STOP_WORDS, UnknownRanking};
 pub use scores::{Hit, Hits, Scores};
 pub use segment::{Document, Segment};
 pub use tokenize::{MAX_TEXT_BYTES, MAX_TEXT_TOKENS, MAX_TOKEN_BYTES, tokenize};

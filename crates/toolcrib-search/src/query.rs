@@ -19,7 +19,7 @@ const MIN_SENTENCE_WORDS: usize = 2;
 
 /// Words that say nothing about what is wanted. Verbs like `get` and particles like `not` or `up`
 /// are left out on purpose: they tell tools apart.
-const STOP_WORDS: &[&str] = &[
+pub const STOP_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "by", "can", "could", "do", "does", "for", "from",
     "has", "have", "how", "i", "if", "in", "into", "is", "it", "its", "me", "my", "of", "on", "or",
     "our", "please", "s", "should", "some", "t", "that", "the", "their", "them", "there", "these",

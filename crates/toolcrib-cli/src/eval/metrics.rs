@@ -33,7 +33,7 @@ impl Needs {
 }
 
 /// How well one query was answered. Every figure is between 0 and 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Outcome {
     pub(super) ndcg_10: f64,
     pub(super) hit_1: f64,
@@ -66,7 +66,8 @@ impl Outcome {
         }
     }
 
-    fn figures(&self) -> [f64; 7] {
+    /// All of them, in the order in which they are printed.
+    pub(super) fn figures(&self) -> [f64; 7] {
         let Self { ndcg_10, hit_1, recall_1, recall_5, recall_10, complete_10, mrr } = *self;
         [ndcg_10, hit_1, recall_1, recall_5, recall_10, complete_10, mrr]
     }
@@ -78,8 +79,12 @@ impl Outcome {
             sums.iter_mut().zip(outcome.figures()).for_each(|(sum, figure)| *sum += figure);
             count += 1;
         }
-        let [ndcg_10, hit_1, recall_1, recall_5, recall_10, complete_10, mrr] =
-            sums.map(|sum| sum / f64::from(count.max(1)));
+        Self::from_figures(sums.map(|sum| sum / f64::from(count.max(1))))
+    }
+
+    fn from_figures(
+        [ndcg_10, hit_1, recall_1, recall_5, recall_10, complete_10, mrr]: [f64; 7],
+    ) -> Self {
         Self { ndcg_10, hit_1, recall_1, recall_5, recall_10, complete_10, mrr }
     }
 }
@@ -88,13 +93,8 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Figures {
     pub(super) queries: usize,
-    pub(super) ndcg_10: f64,
-    pub(super) hit_1: f64,
-    pub(super) recall_1: f64,
-    pub(super) recall_5: f64,
-    pub(super) recall_10: f64,
-    pub(super) complete_10: f64,
-    pub(super) mrr: f64,
+    #[serde(flatten)]
+    pub(super) mean: Outcome,
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
 }
@@ -106,20 +106,8 @@ impl Figures {
             let place = (times.len() * share).div_ceil(100).saturating_sub(1);
             times.get(place).map_or(0.0, |time| rounded(time.as_secs_f64() * 1e6, 10.0))
         };
-        let [ndcg_10, hit_1, recall_1, recall_5, recall_10, complete_10, mrr] =
-            mean.figures().map(|figure| rounded(figure, 1e6));
-        Self {
-            queries,
-            ndcg_10,
-            hit_1,
-            recall_1,
-            recall_5,
-            recall_10,
-            complete_10,
-            mrr,
-            p50_us: percentile(50),
-            p99_us: percentile(99),
-        }
+        let mean = Outcome::from_figures(mean.figures().map(|figure| rounded(figure, 1e6)));
+        Self { queries, mean, p50_us: percentile(50), p99_us: percentile(99) }
     }
 }
 

@@ -131,8 +131,8 @@ pub(super) fn below_lexical(runs: &[RunReport]) -> Vec<Below> {
             .iter()
             .find(|run| run.over == hybrid.over && run.ranking == Ranking::Lexical.to_string());
         let pairs = hybrid.sets.iter().zip(lexical.iter().flat_map(|run| &run.sets));
-        let worse =
-            pairs.filter(|(hybrid, lexical)| hybrid.figures.ndcg_10 < lexical.figures.ndcg_10);
+        let worse = pairs
+            .filter(|(hybrid, lexical)| hybrid.figures.mean.ndcg_10 < lexical.figures.mean.ndcg_10);
         below.extend(worse.map(|(set, _)| Below { over: hybrid.over, set: set.set.clone() }));
     }
     below
@@ -246,10 +246,8 @@ fn titles(first: &str) -> Vec<&str> {
 }
 
 fn cells(name: &str, it: &Figures) -> Vec<String> {
-    let figures =
-        [it.ndcg_10, it.hit_1, it.recall_1, it.recall_5, it.recall_10, it.complete_10, it.mrr];
     let mut cells = vec![name.to_owned(), number(it.queries as u64)];
-    cells.extend(figures.map(|figure| format!("{figure:.3}")));
+    cells.extend(it.mean.figures().map(|figure| format!("{figure:.3}")));
     cells.extend([it.p50_us, it.p99_us].map(|time| number(time.round() as u64)));
     cells
 }
@@ -270,8 +268,8 @@ fn comparing(first: &str, runs: &[&RunReport]) -> Vec<String> {
 fn compared(name: &str, by: &[&Figures], below: bool) -> Vec<String> {
     let queries = by.first().map_or(0, |figures| figures.queries);
     let mut cells = vec![name.to_owned(), number(queries as u64)];
-    cells.extend(by.iter().map(|figures| format!("{:.3}", figures.ndcg_10)));
-    cells.extend(by.iter().map(|figures| format!("{:.3}", figures.recall_5)));
+    cells.extend(by.iter().map(|figures| format!("{:.3}", figures.mean.ndcg_10)));
+    cells.extend(by.iter().map(|figures| format!("{:.3}", figures.mean.recall_5)));
     cells.push(if below { "▼ below lexical".to_owned() } else { String::new() });
     cells
 }
