@@ -43,4 +43,6 @@ mod models;
 
 pub use cache::{Block, CacheRules, Cost, Request, Usage, simulate};
 pub use count::{TokenCount, Tokenizer, Vocabulary};
-pub use models::{Class, LongPrices, Model, Models, ModelsError, Prices, Provider, Section};
+pub use models::{
+    Class, Feature, LongPrices, Model, Models, ModelsError, Prices, Provider, Section,
+};

@@ -44,6 +44,21 @@ pub enum Section {
     Messages,
 }
 
+/// Something a model, through its own API, can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Feature {
+    /// Sees pictures.
+    Images,
+    /// Takes tools that wait, and shows them where a `tool_reference` names them (Anthropic).
+    DeferLoading,
+    /// Takes tools that come and go in the middle of a conversation, by `tool_addition` and
+    /// `tool_removal` (Anthropic).
+    ToolChanges,
+    /// Takes tools in a `tool_search_output` (OpenAI Responses).
+    ToolSearch,
+}
+
 /// Prices in USD per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -81,6 +96,10 @@ pub struct Model {
     pub class: Class,
     /// The context window in tokens, if it is known.
     pub context: Option<u64>,
+    /// The longest answer in tokens, if it is known.
+    pub output: Option<u64>,
+    /// What it can do.
+    pub supports: Vec<Feature>,
     /// What it costs, if that is known.
     pub prices: Option<Prices>,
     /// How its prompt cache works.
@@ -212,6 +231,13 @@ impl Models {
     }
 }
 
+impl Model {
+    /// Whether it can do something.
+    pub fn can(&self, feature: Feature) -> bool {
+        self.supports.contains(&feature)
+    }
+}
+
 fn canonical(name: &str) -> String {
     name.trim().to_lowercase().replace('.', "-")
 }
@@ -318,6 +344,18 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_model_can_do_is_data() {
+        let models = Models::embedded();
+        let can = |name: &str, feature| models.find(name).unwrap().can(feature);
+        assert!(can("claude-opus-5", Feature::DeferLoading) && can("claude-opus-5", Feature::Images));
+        assert!(can("claude-opus-5", Feature::ToolChanges));
+        assert!(!can("claude-haiku-4.5", Feature::ToolChanges));
+        assert!(!can("claude-opus-4-1", Feature::DeferLoading));
+        assert!(can("gpt-5.4-mini", Feature::ToolSearch) && !can("gpt-4o", Feature::ToolSearch));
+        assert!(!can("ollama/llama3.2:3b", Feature::Images));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Class, Model, ModelsError, Prices, Provider, Section, canonical};
+use super::{Class, Feature, Model, ModelsError, Prices, Provider, Section, canonical};
 use crate::{CacheRules, Tokenizer};
 
 #[derive(Deserialize)]
@@ -24,6 +24,8 @@ struct Entry {
     provider: Option<Provider>,
     class: Option<Class>,
     context: Option<u64>,
+    output: Option<u64>,
+    supports: Option<Vec<Feature>>,
     price: Option<Spanned<Prices>>,
     cache: Option<Spanned<Cache>>,
     order: Option<Spanned<[Section; 3]>>,
@@ -134,6 +136,8 @@ impl Entry {
         model.provider = self.provider.unwrap_or(model.provider);
         model.class = self.class.unwrap_or(model.class);
         model.context = self.context.or(model.context);
+        model.output = self.output.or(model.output);
+        model.supports = self.supports.unwrap_or(model.supports);
         model.source = self.source.or(model.source);
         Ok(model)
     }
@@ -165,6 +169,8 @@ fn blank() -> Model {
         provider: Provider::Other,
         class: Class::Cloud,
         context: None,
+        output: None,
+        supports: Vec::new(),
         prices: None,
         cache: CacheRules::NONE,
         order: [Section::Tools, Section::System, Section::Messages],
