@@ -123,7 +123,7 @@ impl Prompt {
         engine.begin_turn(&mut session, view);
         let first = engine.prepare(&mut session, view).map_err(Misuse::new)?;
         let tools: Vec<Box<RawValue>> =
-            first.tools.iter().map(|tool| tool.render(dialect)).collect();
+            first.tools.iter().map(|tool| tool.render(dialect).to_owned()).collect();
         let each: Vec<TokenCount> = tools.iter().map(|tool| tokenizer.count(tool.get())).collect();
         let system = tokenizer.count(&first.system_section);
         let sent: TokenCount = each.iter().copied().sum();

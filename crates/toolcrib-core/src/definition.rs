@@ -27,6 +27,12 @@ pub enum Dialect {
     Gemini,
 }
 
+impl Dialect {
+    /// All but the neutral one.
+    const MENDED: [Self; 4] =
+        [Self::Anthropic, Self::OpenaiChat, Self::OpenaiResponses, Self::Gemini];
+}
+
 /// Name, description and schema: all a model gets to know about a tool.
 #[derive(Clone, Debug)]
 pub struct Definition(Arc<Inner>);
@@ -38,13 +44,15 @@ struct Inner {
     schema: Schema,
     /// Made when first asked for: of ten thousand tools, a conversation shows a dozen.
     neutral: OnceLock<Box<RawValue>>,
+    /// The same for each provider's form, in the order of [`Dialect::MENDED`].
+    mended: [OnceLock<Box<RawValue>>; Dialect::MENDED.len()],
     tokens: OnceLock<u64>,
 }
 
 impl Definition {
     pub(crate) fn new(name: Arc<str>, description: Arc<str>, schema: Schema) -> Self {
-        let (neutral, tokens) = (OnceLock::new(), OnceLock::new());
-        Self(Arc::new(Inner { name, description, schema, neutral, tokens }))
+        let (neutral, mended, tokens) = Default::default();
+        Self(Arc::new(Inner { name, description, schema, neutral, mended, tokens }))
     }
 
     /// Takes a definition back from its neutral form, as a saved session holds it.
@@ -106,12 +114,20 @@ impl Definition {
     ///
     /// Providers refuse schemas that JSON Schema allows, so all but the neutral form are mended:
     /// the root becomes an object, references and alternatives at the root are merged into one set
-    /// of properties, and property keys outside `[A-Za-z0-9_.-]{1,64}` are left out.
-    pub fn render(&self, dialect: Dialect) -> Box<RawValue> {
+    /// of properties, and property keys outside `[A-Za-z0-9_.-]{1,64}` are left out. Each form is
+    /// made once.
+    pub fn render(&self, dialect: Dialect) -> &RawValue {
+        let Some(place) = Dialect::MENDED.iter().position(|mended| *mended == dialect) else {
+            return self.neutral();
+        };
+        self.0.mended[place].get_or_init(|| self.mend(dialect))
+    }
+
+    fn mend(&self, dialect: Dialect) -> Box<RawValue> {
         let (name, description) = (&self.0.name, &self.0.description);
         let schema = || repair(self.0.schema.to_value());
         let value = match dialect {
-            Dialect::Neutral => return self.neutral().to_owned(),
+            Dialect::Neutral => return self.write_neutral(),
             Dialect::Anthropic => {
                 json!({"name": name, "description": description, "input_schema": schema()})
             }
@@ -213,7 +229,8 @@ mod tests {
     }
 
     fn anthropic_schema(schema: Value) -> Value {
-        let text = definition(schema).render(Dialect::Anthropic);
+        let definition = definition(schema);
+        let text = definition.render(Dialect::Anthropic);
         serde_json::from_str::<Value>(text.get()).unwrap()["input_schema"].clone()
     }
 
@@ -304,7 +321,8 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"example": {"type": "string"},
             "$defs": {"type": "string"}}, "$defs": {"x": {}}});
         for dialect in [Dialect::Anthropic, Dialect::OpenaiChat, Dialect::Gemini] {
-            let text = definition(schema.clone()).render(dialect);
+            let definition = definition(schema.clone());
+            let text = definition.render(dialect);
             assert!(text.get().contains("\"example\"") && text.get().contains("\"$defs\":{\"x\""));
         }
     }

@@ -10,7 +10,7 @@ pub struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
     /// Hashes `parts` so that moving a boundary between two of them changes the result.
-    pub(crate) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in parts {
             hasher.update(&(part.len() as u64).to_le_bytes());

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub(crate) use call_tool::opened as envelope;
 pub(crate) use row::Row;
 
 use crate::find::Found;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::globs::Globs;
 use crate::segment::Item;
-use crate::{Annotations, Fingerprint, PatternError, ToolName, ToolSource};
+use crate::{Annotations, Fingerprint, PatternError, Tool, ToolName, ToolSource};
 
 /// What a policy says, as it stands in a configuration.
 ///
@@ -91,8 +91,12 @@ impl Policy {
             ..Default::default()
         })?;
         // A host's namespace may be called like the server.
-        let fingerprint = Fingerprint::of([policy.fingerprint().as_bytes(), b"mcp"]);
-        Ok(Self(Arc::new(Inner { mcp_only: true, fingerprint, ..(*policy.0).clone() })))
+        Ok(policy.of_mcp_only())
+    }
+
+    fn of_mcp_only(self) -> Self {
+        let fingerprint = Fingerprint::of([self.fingerprint().as_bytes(), b"mcp"]);
+        Self(Arc::new(Inner { mcp_only: true, fingerprint, ..(*self.0).clone() }))
     }
 
     /// For rules without a pattern, which compile.
@@ -110,6 +114,15 @@ impl Policy {
         }))
     }
 
+    /// The same policy, which also never admits what matches this pattern.
+    pub fn denying(&self, pattern: &str) -> Result<Self, PatternError> {
+        let mut rules = self.rules().clone();
+        rules.deny_tools.push(pattern.to_owned());
+        let Inner { mcp_only, .. } = *self.0;
+        let policy = Self::new(rules)?;
+        Ok(if mcp_only { policy.of_mcp_only() } else { policy })
+    }
+
     /// What the policy says.
     pub fn rules(&self) -> &PolicyRules {
         &self.0.rules
@@ -117,6 +130,11 @@ impl Policy {
 
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         self.0.fingerprint
+    }
+
+    /// Whether it admits a tool.
+    pub fn admits_tool(&self, tool: &Tool) -> bool {
+        self.admits(tool.name(), tool.exposed(), tool.spec().annotations())
     }
 
     pub(crate) fn admits_item(&self, item: Item<'_>) -> bool {
@@ -194,6 +212,17 @@ mod tests {
     fn no_rules_admit_everything() {
         assert!(plain(&Policy::default(), &ToolName::mcp("a", "b")));
         assert!(plain(&Policy::default(), &ToolName::host("b")));
+    }
+
+    #[test]
+    fn a_policy_can_be_narrowed() {
+        let (a, b) = (ToolName::mcp("files", "read"), ToolName::mcp("files", "write"));
+        let narrowed = policy(PolicyRules::default()).denying("files/write").unwrap();
+        assert!(plain(&narrowed, &a) && !plain(&narrowed, &b));
+        let server = Policy::only_server("files").unwrap().denying("write").unwrap();
+        assert!(plain(&server, &a) && !plain(&server, &b));
+        assert!(!plain(&server, &ToolName::host("read")));
+        assert!(Policy::default().denying("[").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use toolcrib_tokens::Tokenizer;
 
+use crate::meta::{self, MetaTool};
 use crate::{Definition, Diff, Fingerprint, GroupId, Tool, ToolName};
 
 /// What the model sees at a request.
@@ -79,6 +80,28 @@ impl Call {
     /// A call by name with arguments, usually an object.
     pub fn new(name: impl Into<String>, arguments: Value) -> Self {
         Self { name: name.into(), arguments, failed: BTreeMap::new(), vector: None }
+    }
+
+    /// The call a model means: what is in the envelope, if it came in one that calls any tool by
+    /// name.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use toolcrib_core::Call;
+    ///
+    /// let call = Call::new("call_tool", json!({"tool_name": "roll", "arguments": {"sides": 6}}));
+    /// assert_eq!(call.target(), Call::new("roll", json!({"sides": 6})));
+    /// ```
+    pub fn target(&self) -> Self {
+        match MetaTool::meant(&self.name) {
+            Some(MetaTool::CallTool) => meta::envelope(self).unwrap_or_else(|| self.clone()),
+            _ => self.clone(),
+        }
+    }
+
+    /// Whether the name is that of a verb. Where nothing is deferred, a tool may have it.
+    pub fn names_verb(&self) -> bool {
+        MetaTool::meant(&self.name).is_some()
     }
 
     /// Notes that a group could not be loaded for this call, so that resolving it again gives

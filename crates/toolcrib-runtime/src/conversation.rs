@@ -91,6 +91,11 @@ impl Ready {
     pub fn arguments(&self) -> &Value {
         &self.run.arguments
     }
+
+    /// What was loaded for it.
+    pub fn loaded(&self) -> &[ToolName] {
+        &self.run.effects.loaded
+    }
 }
 
 impl Conversation {
@@ -120,6 +125,11 @@ impl Conversation {
     /// What the model sees at the next request.
     pub fn prepare(&self) -> Result<Presentation, EngineError> {
         self.0.crib.engine().prepare(&mut self.lock(), &self.view())
+    }
+
+    /// How many model calls a loop may make, given what it may make when nothing is deferred.
+    pub fn iteration_limit(&self, base: usize) -> usize {
+        self.0.crib.engine().iteration_limit(&self.lock(), base)
     }
 
     /// Resolves and runs one call.

@@ -37,6 +37,12 @@ pub(super) fn resolve(verb: Verb<'_>) -> Step {
     verb.engine.resolve(verb.session, verb.view, &inner)
 }
 
+/// The call inside the envelope.
+pub(crate) fn opened(call: &Call) -> Option<Call> {
+    let (name, arguments) = unwrap(&Args::of(call).ok()?)?;
+    Some(Call { name, arguments, ..call.clone() })
+}
+
 /// The tool and its arguments, wherever in the envelope the model has put them.
 fn unwrap(args: &Args) -> Option<(String, Value)> {
     let inner = args.get("arguments").filter(|inner| !inner.is_null());
