@@ -34,6 +34,7 @@
 //! - [`Settings`]: which [`Preset`], [`Mode`] and [`Strategy`], which tools are eager
 //!   ([`EagerRules`]), budgets.
 //! - [`Policy`]: what a caller may know of.
+//! - Feature `agent`: a loop that is ready, with providers, hooks and permissions.
 //! - [`Engine`], [`Registry`], [`Session`]: the same without I/O, for drivers of your own.
 //! - [`Embeddings`] over an [`Embed`]: ranking by a model of your own, for
 //!   [`CribBuilder::embeddings`]. Feature `embed` has one behind an address.
@@ -45,6 +46,13 @@
 pub use toolcrib_core::*;
 #[doc(inline)]
 pub use toolcrib_runtime::*;
+
+/// An agent over deferred tools: providers, a streaming loop, hooks, permissions.
+#[cfg(feature = "agent")]
+pub mod agent {
+    #[doc(inline)]
+    pub use toolcrib_agent::*;
+}
 
 /// MCP servers as toolsets.
 #[cfg(feature = "mcp")]

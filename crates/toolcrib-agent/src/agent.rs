@@ -1,0 +1,200 @@
+//! An agent: a model, tools, and the rules between them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolcrib_core::{Policy, Session};
+use toolcrib_runtime::Crib;
+use toolcrib_tokens::{Feature, Models};
+
+use crate::chat::Chat;
+use crate::hooks::{Chain, Hooks};
+use crate::permission::{Approver, Permissions};
+use crate::provider::{ModelOptions, Provider};
+
+/// A model, tools, and the rules between them. A handle: clones are the same agent, and any
+/// number of conversations may run on it at once.
+///
+/// ```
+/// use toolcrib_agent::{Agent, Scripted, Turn};
+/// use toolcrib_core::Settings;
+/// use toolcrib_runtime::{Crib, function};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let crib = Crib::builder(Settings::default())
+///     .function(function("now", "The time.", |_: ()| async { "noon" }))
+///     .build()
+///     .await?;
+/// // In place of a model: two answers, the first of which calls a tool.
+/// let model = Scripted::new([Turn::call("now", serde_json::json!({})), Turn::text("It is noon.")]);
+///
+/// let agent = Agent::builder(model, "scripted", crib).system("Be brief.").build();
+/// let answer = agent.chat().send("What time is it?").await;
+/// assert_eq!((answer.text.as_str(), answer.turns), ("It is noon.", 2));
+/// assert_eq!(answer.calls[0].name, "now");
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Agent(pub(crate) Arc<Parts>);
+
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) model: Arc<str>,
+    pub(crate) crib: Crib,
+    pub(crate) system: Arc<str>,
+    pub(crate) options: Arc<ModelOptions>,
+    pub(crate) sees_images: bool,
+    pub(crate) policy: Policy,
+    pub(crate) hooks: Chain,
+    pub(crate) permissions: Permissions,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) limits: RunLimits,
+}
+
+/// How far a run may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunLimits {
+    /// How often the model is asked; three times as often while schemas are held back, since
+    /// finding tools takes rounds of its own.
+    pub turns: usize,
+    /// How long a tool may take.
+    pub call: Duration,
+    /// The most bytes of text in a result; a longer one loses its middle.
+    pub result_bytes: usize,
+    /// How often a request is sent again after a failure.
+    pub retries: u32,
+    /// The longest pause before one, whatever the provider asks for.
+    pub wait: Duration,
+    /// From how many equal calls with equal results on the model is warned.
+    pub repeats_warn: usize,
+    /// At how many the run ends.
+    pub repeats_end: usize,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self {
+            turns: 25,
+            call: Duration::from_secs(600),
+            result_bytes: 100_000,
+            retries: 4,
+            wait: Duration::from_secs(60),
+            repeats_warn: 3,
+            repeats_end: 6,
+        }
+    }
+}
+
+impl Agent {
+    /// Begins to make an agent.
+    pub fn builder(
+        provider: impl Provider,
+        model: impl Into<Arc<str>>,
+        crib: Crib,
+    ) -> AgentBuilder {
+        AgentBuilder {
+            parts: Parts {
+                provider: Arc::new(provider),
+                model: model.into(),
+                crib,
+                system: "".into(),
+                options: Arc::default(),
+                sees_images: true,
+                policy: Policy::default(),
+                hooks: Chain::default(),
+                permissions: Permissions::allow_all(),
+                approver: None,
+                limits: RunLimits::default(),
+            },
+        }
+    }
+
+    /// Begins a conversation.
+    pub fn chat(&self) -> Chat {
+        let conversation = self.0.crib.converse(Session::new(), self.0.policy.clone());
+        Chat::new(self.clone(), conversation, Vec::new())
+    }
+
+    /// The tools it has.
+    pub fn crib(&self) -> &Crib {
+        &self.0.crib
+    }
+
+    /// What it may know of.
+    pub fn policy(&self) -> &Policy {
+        &self.0.policy
+    }
+
+    /// The model it asks.
+    pub fn model(&self) -> &str {
+        &self.0.model
+    }
+}
+
+/// Makes an [`Agent`].
+pub struct AgentBuilder {
+    parts: Parts,
+}
+
+impl AgentBuilder {
+    /// What the model is told at the start, before the catalog of tools.
+    pub fn system(mut self, text: impl Into<Arc<str>>) -> Self {
+        self.parts.system = text.into();
+        self
+    }
+
+    /// How the model should answer.
+    pub fn options(mut self, options: ModelOptions) -> Self {
+        self.parts.options = Arc::new(options);
+        self
+    }
+
+    /// What is known of models: whether this one sees pictures, and how long its answers may be
+    /// unless the options say so.
+    pub fn models(mut self, models: &Models) -> Self {
+        if let Some(model) = models.find(&self.parts.model) {
+            self.parts.sees_images = model.can(Feature::Images);
+            if self.parts.options.max_output.is_none() && model.output.is_some() {
+                Arc::make_mut(&mut self.parts.options).max_output = model.output;
+            }
+        }
+        self
+    }
+
+    /// Which tools its conversations may know of. An empty list of allowed tools stays empty.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.parts.policy = policy;
+        self
+    }
+
+    /// Takes part in its runs, after the hooks that were given before.
+    pub fn hooks(mut self, hooks: impl Hooks) -> Self {
+        self.parts.hooks.push(Arc::new(hooks));
+        self
+    }
+
+    /// Which tools may run, unless told: all.
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.parts.permissions = permissions;
+        self
+    }
+
+    /// Who is asked about tools.
+    pub fn approver(mut self, approver: impl Approver) -> Self {
+        self.parts.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// How far a run may go.
+    pub fn limits(mut self, limits: RunLimits) -> Self {
+        self.parts.limits = limits;
+        self
+    }
+
+    /// The agent.
+    pub fn build(self) -> Agent {
+        Agent(Arc::new(self.parts))
+    }
+}

@@ -1,0 +1,614 @@
+//! What the Messages API is sent.
+
+use std::borrow::Cow;
+use std::ops::Not;
+
+use serde::ser::Error;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use toolcrib_core::Dialect;
+
+use super::NAME;
+use crate::message::{Assistant, CallResult, Message, Part, Said};
+use crate::provider::Request;
+use crate::providers::body;
+
+/// The API wants a limit; this one is used when the options name none. All current models take it.
+const MAX_TOKENS: u64 = 8192;
+
+/// The longest name and id that is sent back.
+const LONGEST_WORD: usize = 128;
+
+/// The body of a request.
+///
+/// The cache is marked in up to four places, which is all the API allows: the last tool, the
+/// system prompt, the end of the conversation, and where the request before ended. The last one
+/// is there because the API looks back only 20 blocks from a mark, and a batch of parallel calls
+/// adds more than that. If the options have a `cache_control` of their own, the API places the
+/// marks, and none are set here.
+pub(super) fn body(request: &Request) -> Vec<u8> {
+    let options = &request.options;
+    let tools = request.tools.iter().map(|tool| Cow::Borrowed(tool.render(Dialect::Anthropic)));
+    let messages = request.messages.iter();
+    let mut body = Body {
+        model: &request.model,
+        max_tokens: options.max_output.unwrap_or(MAX_TOKENS),
+        temperature: options.temperature,
+        stream: true,
+        tools: tools.collect(),
+        system: text(request.system.as_ref()).map(Block::from).into_iter().collect(),
+        messages: messages.filter_map(|message| turn(message, request.sees_images)).collect(),
+    };
+    if !options.extra.contains_key("cache_control") {
+        body.mark();
+    }
+    body::write(&body, &options.extra)
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Cow<'a, RawValue>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Block<'a>>,
+    messages: Vec<Turn<'a>>,
+}
+
+impl Body<'_> {
+    fn mark(&mut self) {
+        if let Some(last) = self.tools.last_mut()
+            && let Some(marked) = marked(last)
+        {
+            *last = Cow::Owned(marked);
+        }
+        if let Some(block) = self.system.last_mut() {
+            block.cache_control = Some(CacheControl::Ephemeral);
+        }
+        let answer = self.messages.iter().rposition(|turn| turn.role == Role::Assistant);
+        let before = &self.messages[..answer.unwrap_or(0)];
+        let previous = before.iter().rposition(|turn| turn.role == Role::User);
+        for end in previous.into_iter().chain(self.messages.len().checked_sub(1)) {
+            self.messages[end].mark();
+        }
+    }
+}
+
+/// A tool with a mark: one more member at its end.
+fn marked(tool: &RawValue) -> Option<Box<RawValue>> {
+    let members = tool.get().strip_suffix('}')?;
+    let text = format!(r#"{members},"cache_control":{{"type":"ephemeral"}}}}"#);
+    RawValue::from_string(text).ok()
+}
+
+#[derive(Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Serialize)]
+struct Turn<'a> {
+    role: Role,
+    content: Vec<Block<'a>>,
+}
+
+impl Turn<'_> {
+    /// Marks the last block that may be changed; what the API wrote goes back as it came.
+    fn mark(&mut self) {
+        let own = |block: &&mut Block| !matches!(block.what, What::Native(_));
+        if let Some(block) = self.content.iter_mut().rev().find(own) {
+            block.cache_control = Some(CacheControl::Ephemeral);
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Block<'a> {
+    #[serde(flatten)]
+    what: What<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+impl<'a> From<What<'a>> for Block<'a> {
+    fn from(what: What<'a>) -> Self {
+        Self { what, cache_control: None }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum CacheControl {
+    Ephemeral,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum What<'a> {
+    Text {
+        text: Cow<'a, str>,
+    },
+    Image {
+        source: Source<'a>,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        #[serde(serialize_with = "as_written")]
+        input: &'a str,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        content: Vec<What<'a>>,
+        #[serde(skip_serializing_if = "Not::not")]
+        is_error: bool,
+    },
+    #[serde(untagged)]
+    Native(&'a Map<String, Value>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Source<'a> {
+    Base64 { media_type: &'static str, data: &'a str },
+}
+
+fn as_written<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let raw: &RawValue = serde_json::from_str(json).map_err(S::Error::custom)?;
+    raw.serialize(serializer)
+}
+
+/// A message in the API's form; none if the API would find nothing in it.
+fn turn(message: &Message, sees_images: bool) -> Option<Turn<'_>> {
+    let (role, what): (Role, Vec<What>) = match message {
+        Message::User { content } => {
+            (Role::User, content.iter().filter_map(|part| shown(part, sees_images)).collect())
+        }
+        Message::Assistant(assistant) => (Role::Assistant, answer(assistant)),
+        Message::Tool { results } => (Role::User, answers(results, sees_images)),
+        Message::Notice { text } => {
+            let text = body::notice(text).into();
+            (Role::User, vec![What::Text { text }])
+        }
+        Message::Host { .. } => return None,
+    };
+    let content: Vec<Block> = what.into_iter().map(Block::from).collect();
+    (!content.is_empty()).then_some(Turn { role, content })
+}
+
+fn answer(assistant: &Assistant) -> Vec<What<'_>> {
+    let mut blocks: Vec<What> = assistant.content.iter().filter_map(repeated).collect();
+    // The API refuses a message that ends in thinking, as one does that was cut off there.
+    while blocks.last().is_some_and(is_thinking) {
+        blocks.pop();
+    }
+    blocks
+}
+
+fn repeated(said: &Said) -> Option<What<'_>> {
+    match said {
+        Said::Text { text: said } => text(said.as_str()),
+        Said::Call(call) => Some(What::ToolUse {
+            id: word(&call.id),
+            name: word(&call.name),
+            input: call.arguments_object(),
+        }),
+        Said::Native { provider, json: Value::Object(block) } if provider == NAME => {
+            Some(What::Native(block))
+        }
+        Said::Native { .. } => None,
+    }
+}
+
+fn is_thinking(block: &What) -> bool {
+    let What::Native(block) = block else { return false };
+    matches!(block.get("type").and_then(Value::as_str), Some("thinking" | "redacted_thinking"))
+}
+
+/// The results of a batch. Those of failures may only be text, so that their pictures come after
+/// all results.
+fn answers(results: &[CallResult], sees_images: bool) -> Vec<What<'_>> {
+    let mut after = Vec::new();
+    let mut blocks: Vec<What> = Vec::new();
+    for result in results {
+        let parts = result.content.iter().filter_map(|part| shown(part, sees_images));
+        let (pictures, mut content): (Vec<What>, Vec<What>) =
+            parts.partition(|what| result.is_error && matches!(what, What::Image { .. }));
+        if !pictures.is_empty() {
+            let introduction = format!("From `{}` (call {}):", result.name, word(&result.call_id));
+            after.push(What::Text { text: introduction.into() });
+            after.extend(pictures);
+        }
+        if result.is_error && content.is_empty() {
+            content.push(What::Text { text: "The call failed without a message.".into() });
+        }
+        let tool_use_id = word(&result.call_id);
+        blocks.push(What::ToolResult { tool_use_id, content, is_error: result.is_error });
+    }
+    blocks.extend(after);
+    blocks
+}
+
+fn shown(part: &Part, sees_images: bool) -> Option<What<'_>> {
+    match part {
+        Part::Text { text: own } => text(own.as_str()),
+        Part::Image { .. } if !sees_images => text(part.described()),
+        Part::Image { media_type, data } => match picture_type(media_type) {
+            Some(media_type) => Some(What::Image { source: Source::Base64 { media_type, data } }),
+            None => text(format!(
+                "[{media_type}, not shown: only JPEG, PNG, GIF and WebP pictures can be]"
+            )),
+        },
+    }
+}
+
+/// The types the API takes, by the names they go by.
+fn picture_type(media_type: &str) -> Option<&'static str> {
+    match media_type.to_ascii_lowercase().as_str() {
+        "image/jpeg" | "image/jpg" => Some("image/jpeg"),
+        "image/png" => Some("image/png"),
+        "image/gif" => Some("image/gif"),
+        "image/webp" => Some("image/webp"),
+        _ => None,
+    }
+}
+
+/// A block of text; none if it is blank, which the API refuses.
+fn text<'a>(text: impl Into<Cow<'a, str>>) -> Option<What<'a>> {
+    let text = text.into();
+    (!text.trim().is_empty()).then_some(What::Text { text })
+}
+
+/// A name or an id in the characters the API takes. Its own always are; another provider's or a
+/// mistaken model's may not be, and would spoil every request after.
+fn word(text: &str) -> Cow<'_, str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if text.bytes().all(fits) && (1..=LONGEST_WORD).contains(&text.len()) {
+        return text.into();
+    }
+    let mut word = String::new();
+    for byte in text.bytes() {
+        if fits(byte) {
+            word.push(char::from(byte));
+        } else {
+            word.push_str(&format!("_{byte:02x}"));
+        }
+    }
+    word.truncate(LONGEST_WORD);
+    if word.is_empty() { "_".into() } else { word.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use toolcrib_core::{Definition, Naming, Registry, Schema, ToolName, ToolSpec};
+
+    use super::*;
+    use crate::message::ToolCall;
+    use crate::provider::ModelOptions;
+
+    fn request(messages: Vec<Message>) -> Request {
+        Request {
+            model: "claude-x".into(),
+            system: "".into(),
+            tools: Vec::new(),
+            messages: messages.into_iter().map(Arc::new).collect(),
+            options: Arc::default(),
+            sees_images: true,
+            cache_key: None,
+        }
+    }
+
+    fn tool(name: &str) -> Definition {
+        let registry = Registry::new(Naming::default());
+        let schema = Schema::from_value(&json!({"type": "object", "properties": {}}));
+        let spec = ToolSpec::new(ToolName::host(name), schema).with_description("d");
+        registry.register(spec).unwrap();
+        registry.catalog().view_all().tool(name).unwrap().definition().clone()
+    }
+
+    fn sent(request: &Request) -> Value {
+        serde_json::from_slice(&body(request)).unwrap()
+    }
+
+    /// The messages as they are without marks.
+    fn plain(request: &Request) -> Value {
+        fn clear(value: &mut Value) {
+            match value {
+                Value::Object(map) => {
+                    map.shift_remove("cache_control");
+                    map.values_mut().for_each(clear);
+                }
+                Value::Array(items) => items.iter_mut().for_each(clear),
+                _ => {}
+            }
+        }
+        let mut messages = sent(request)["messages"].take();
+        clear(&mut messages);
+        messages
+    }
+
+    fn said(content: Vec<Said>) -> Message {
+        Message::Assistant(Assistant { content })
+    }
+
+    fn text(text: &str) -> Said {
+        Said::Text { text: text.into() }
+    }
+
+    fn call(id: &str, name: &str, arguments: &str) -> Said {
+        Said::Call(ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() })
+    }
+
+    fn native(json: Value) -> Said {
+        Said::Native { provider: "anthropic".into(), json }
+    }
+
+    fn result(id: &str, content: Vec<Part>, is_error: bool) -> CallResult {
+        CallResult { call_id: id.into(), name: "t".into(), content, is_error }
+    }
+
+    fn image(media_type: &str) -> Part {
+        Part::Image { media_type: media_type.into(), data: "AAAA".into() }
+    }
+
+    #[test]
+    fn a_whole_request_to_the_byte() {
+        let mut request = request(vec![
+            Message::user("What's on?"),
+            said(vec![text("Let me see."), call("toolu_1", "list", r#"{"n": 1e400}"#)]),
+            Message::Tool { results: vec![result("toolu_1", vec![Part::text("a\nb")], false)] },
+        ]);
+        request.system = "Be brief.".into();
+        request.tools = vec![tool("list"), tool("read")];
+        request.options =
+            Arc::new(ModelOptions { temperature: Some(0.5), ..ModelOptions::default() });
+        let expected = concat!(
+            r#"{"model":"claude-x","max_tokens":8192,"temperature":0.5,"stream":true,"#,
+            r#""tools":[{"name":"list","description":"d","#,
+            r#""input_schema":{"type":"object","properties":{}}},"#,
+            r#"{"name":"read","description":"d","#,
+            r#""input_schema":{"type":"object","properties":{}},"#,
+            r#""cache_control":{"type":"ephemeral"}}],"#,
+            r#""system":[{"type":"text","text":"Be brief.","#,
+            r#""cache_control":{"type":"ephemeral"}}],"#,
+            r#""messages":[{"role":"user","content":[{"type":"text","text":"What's on?","#,
+            r#""cache_control":{"type":"ephemeral"}}]},"#,
+            r#"{"role":"assistant","content":[{"type":"text","text":"Let me see."},"#,
+            r#"{"type":"tool_use","id":"toolu_1","name":"list","input":{}}]},"#,
+            r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","#,
+            r#""content":[{"type":"text","text":"a\nb"}],"#,
+            r#""cache_control":{"type":"ephemeral"}}]}]}"#,
+        );
+        assert_eq!(String::from_utf8(body(&request)).unwrap(), expected);
+        assert_eq!(body(&request), body(&request.clone()));
+    }
+
+    #[test]
+    fn arguments_keep_the_models_spelling() {
+        let arguments = r#"{"id": 12345678901234567890123, "x": 1.10}"#;
+        let request = request(vec![said(vec![call("1", "t", arguments)])]);
+        assert!(String::from_utf8(body(&request)).unwrap().contains(arguments));
+    }
+
+    #[test]
+    fn the_marks_are_at_the_end_of_this_request_and_of_the_one_before() {
+        let results = |ids: std::ops::Range<usize>| Message::Tool {
+            results: ids.map(|id| result(&id.to_string(), vec![Part::text("ok")], false)).collect(),
+        };
+        let calls = |ids: std::ops::Range<usize>| {
+            said(ids.map(|id| call(&id.to_string(), "t", "{}")).collect())
+        };
+        let marks = |messages: Vec<Message>| -> Vec<String> {
+            let sent = sent(&request(messages));
+            let mut found = Vec::new();
+            for (m, message) in sent["messages"].as_array().unwrap().iter().enumerate() {
+                for (b, block) in message["content"].as_array().unwrap().iter().enumerate() {
+                    if block.get("cache_control") == Some(&json!({"type": "ephemeral"})) {
+                        found.push(format!("{m}.{b}"));
+                    }
+                }
+            }
+            found
+        };
+        let mut messages = vec![Message::user("a"), Message::notice("b")];
+        assert_eq!(marks(messages.clone()), ["1.0"]);
+        messages.extend([calls(0..30), results(0..30)]);
+        assert_eq!(marks(messages.clone()), ["1.0", "3.29"]);
+        messages.extend([calls(30..31), results(30..31), Message::user("c")]);
+        assert_eq!(marks(messages.clone()), ["3.29", "6.0"]);
+        // Asked to go on: nothing the API wrote is touched.
+        let thinking = json!({"type": "thinking", "thinking": "…", "signature": "s"});
+        let search =
+            json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
+        messages.push(said(vec![native(thinking), text("d"), native(search)]));
+        assert_eq!(marks(messages), ["6.0", "7.1"]);
+        assert_eq!(marks(Vec::new()), [""; 0]);
+    }
+
+    #[test]
+    fn marks_of_the_users_own_replace_ours() {
+        let mut request = request(vec![Message::user("a")]);
+        request.tools = vec![tool("t")];
+        request.system = "s".into();
+        let own = json!({"type": "ephemeral", "ttl": "1h"});
+        let extra = Map::from_iter([("cache_control".to_owned(), own.clone())]);
+        request.options = Arc::new(ModelOptions { extra, ..ModelOptions::default() });
+        let text = String::from_utf8(body(&request)).unwrap();
+        assert_eq!(text.matches("cache_control").count(), 1);
+        assert_eq!(sent(&request)["cache_control"], own);
+    }
+
+    #[test]
+    fn messages_stay_as_they_are_when_others_follow() {
+        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
+        let messages = vec![
+            Message::user("a"),
+            Message::user("b"),
+            said(vec![native(thinking), call("1", "t", "{}")]),
+            Message::Tool { results: vec![result("1", vec![Part::text("c")], true)] },
+            Message::notice("d"),
+            Message::user("e"),
+            said(vec![text("f")]),
+        ];
+        let whole = plain(&request(messages.clone()));
+        for count in 0..=messages.len() {
+            let part = plain(&request(messages[..count].to_vec()));
+            assert_eq!(part.as_array().unwrap()[..], whole.as_array().unwrap()[..count]);
+        }
+    }
+
+    #[test]
+    fn options_replace_in_place_and_append() {
+        let mut request = request(vec![Message::user("a")]);
+        let extra = json!({"thinking": {"type": "enabled", "budget_tokens": 1024},
+            "max_tokens": 5, "cache_control": {"type": "ephemeral"}, "messages": [], "top_k": 3});
+        let Value::Object(extra) = extra else { panic!() };
+        request.options = Arc::new(ModelOptions { max_output: Some(7), temperature: None, extra });
+        let expected = concat!(
+            r#"{"model":"claude-x","max_tokens":5,"stream":true,"messages":[],"#,
+            r#""thinking":{"type":"enabled","budget_tokens":1024},"#,
+            r#""cache_control":{"type":"ephemeral"},"top_k":3}"#,
+        );
+        assert_eq!(String::from_utf8(body(&request)).unwrap(), expected);
+        request.options = Arc::new(ModelOptions { max_output: Some(7), ..ModelOptions::default() });
+        assert_eq!(sent(&request)["max_tokens"], 7);
+    }
+
+    #[test]
+    fn what_the_api_refuses_is_left_out() {
+        let thinking = json!({"type": "thinking", "thinking": "cut", "signature": ""});
+        let redacted = json!({"type": "redacted_thinking", "data": "x"});
+        let other = Said::Native { provider: "openai".into(), json: json!({"type": "reasoning"}) };
+        let messages = vec![
+            Message::User { content: vec![Part::text(""), Part::text("a"), Part::text(" \n")] },
+            Message::User { content: vec![Part::text("")] },
+            Message::Host { kind: "k".into(), data: json!(1) },
+            said(vec![text("\n\n"), other.clone()]),
+            said(vec![native(thinking.clone()), native(redacted)]),
+            said(vec![native(thinking.clone()), text("b"), native(thinking.clone()), text("")]),
+            said(vec![other, text(""), call("1", "t", "not json")]),
+            Message::Tool {
+                results: vec![result("1", vec![Part::text("")], false), result("2", vec![], true)],
+            },
+            said(vec![native(json!("no block"))]),
+        ];
+        let expected = json!([
+            {"role": "user", "content": [{"type": "text", "text": "a"}]},
+            {"role": "assistant", "content": [thinking, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content":
+                [{"type": "tool_use", "id": "1", "name": "t", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "1"},
+                {"type": "tool_result", "tool_use_id": "2", "content":
+                    [{"type": "text", "text": "The call failed without a message."}],
+                    "is_error": true}]},
+        ]);
+        let mut request = request(messages);
+        request.system = " ".into();
+        assert_eq!(plain(&request), expected);
+        assert_eq!(sent(&request).get("system"), None);
+    }
+
+    #[test]
+    fn what_the_api_wrote_goes_back_in_its_place() {
+        let blocks = [
+            json!({"signature": "Eq==", "type": "thinking", "thinking": "first"}),
+            json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search",
+                "input": {"query": "1"}}),
+            json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}),
+        ];
+        let [a, b, c] = blocks.clone();
+        let request = request(vec![
+            said(vec![native(a), native(b), native(c), text("so"), call("1", "t", "{}")]),
+            Message::user("go on"),
+        ]);
+        let text = String::from_utf8(body(&request)).unwrap();
+        let [a, b, c] = blocks.map(|block| block.to_string());
+        assert!(
+            text.contains(&format!(r#"[{a},{b},{c},{{"type":"text","text":"so"}},"#)),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn pictures_are_shown_where_the_model_and_the_api_take_them() {
+        let messages = vec![
+            Message::User { content: vec![image("image/png"), Part::text("?")] },
+            Message::Tool {
+                results: vec![
+                    result("1", vec![Part::text("bad"), image("image/jpg")], true),
+                    result("2", vec![image("image/svg+xml"), image("image/webp")], false),
+                ],
+            },
+        ];
+        let picture = |media_type: &str| {
+            json!({"type": "image", "source":
+                {"type": "base64", "media_type": media_type, "data": "AAAA"}})
+        };
+        let words = |text: &str| json!({"type": "text", "text": text});
+        let unknown = "[image/svg+xml, not shown: only JPEG, PNG, GIF and WebP pictures can be]";
+        let mut request = request(messages);
+        assert_eq!(
+            plain(&request),
+            json!([
+                {"role": "user", "content": [picture("image/png"), words("?")]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "1", "content": [words("bad")],
+                        "is_error": true},
+                    {"type": "tool_result", "tool_use_id": "2", "content": [
+                        words(unknown), picture("image/webp")]},
+                    words("From `t` (call 1):"), picture("image/jpeg")]},
+            ])
+        );
+        request.sees_images = false;
+        let described =
+            |kind: &str| words(&format!("[{kind}, 1 kB, not shown: this model reads text only]"));
+        assert_eq!(
+            plain(&request),
+            json!([
+                {"role": "user", "content": [described("image/png"), words("?")]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "1",
+                        "content": [words("bad"), described("image/jpg")], "is_error": true},
+                    {"type": "tool_result", "tool_use_id": "2",
+                        "content": [described("image/svg+xml"), described("image/webp")]}]},
+            ])
+        );
+    }
+
+    #[test]
+    fn names_and_ids_are_in_the_characters_the_api_takes() {
+        for (given, sent) in [
+            ("toolu_01-A", "toolu_01-A".to_owned()),
+            ("functions.f:0", "functions_2ef_3a0".to_owned()),
+            ("ä", "_c3_a4".to_owned()),
+            ("", "_".to_owned()),
+            (&"x".repeat(500), "x".repeat(128)),
+        ] {
+            assert_eq!(word(given), sent);
+        }
+        let messages = vec![
+            said(vec![call("a:1", "s.t", "{}")]),
+            Message::Tool { results: vec![result("a:1", vec![], false)] },
+        ];
+        assert_eq!(
+            plain(&request(messages)),
+            json!([
+                {"role": "assistant", "content":
+                    [{"type": "tool_use", "id": "a_3a1", "name": "s_2et", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a_3a1"}]},
+            ])
+        );
+    }
+}

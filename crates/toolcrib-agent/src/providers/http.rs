@@ -1,0 +1,553 @@
+//! The one place where a provider's request meets the network.
+
+mod address;
+mod retry_after;
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, StatusCode, Url, redirect};
+use tokio::time::timeout;
+use toolcrib_wire::{Events, Lines};
+
+use crate::provider::{Delta, ProviderError};
+use address::{joined, parse_base, without_secrets};
+use retry_after::retry_after;
+
+/// How long a connection is kept for the next request.
+const IDLE_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long the end of a complete answer is waited for. A connection that was read to its end
+/// serves the next request too.
+const SETTLE_LIMIT: Duration = Duration::from_millis(100);
+
+/// How long the reason of a refusal is waited for.
+const REASON_LIMIT: Duration = Duration::from_secs(10);
+
+/// The most bytes of one piece of an answer, or of one that comes whole.
+const MOST_BYTES: usize = 32 << 20;
+
+/// The most bytes that are read of a refusal.
+const MOST_REASON_BYTES: usize = 64 << 10;
+
+/// Words shorter than this are no secrets worth hiding: `EMPTY`, `ollama`.
+const LEAST_SECRET: usize = 8;
+
+/// How a provider is reached. What is left out is the provider's own.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Access {
+    /// Where it is, without the path of a method: `https://api.example.com/v1`.
+    pub base_url: Option<String>,
+    /// The key.
+    pub key: Option<String>,
+    /// Further headers. They replace those of the same name that would be sent anyway.
+    pub headers: Vec<(String, String)>,
+    /// How long it may take.
+    pub limits: Limits,
+}
+
+impl Access {
+    /// The provider itself, with a key.
+    pub fn with_key(key: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), ..Self::default() }
+    }
+}
+
+/// How long an answer may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Until a connection stands.
+    pub connect: Duration,
+    /// Between two pieces of an answer, and until the first.
+    pub silence: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(10), silence: Duration::from_secs(300) }
+    }
+}
+
+/// What is wrong with an access.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// The address is none.
+    #[error("`{url}` is not the address of an API: {reason}")]
+    Url {
+        /// What was given, without secrets.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A key or a header can't be sent.
+    #[error("{0} has characters that no header can have")]
+    Header(String),
+}
+
+/// How the pieces of an answer are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// Server-sent events.
+    Events,
+    /// A line of JSON each.
+    Lines,
+}
+
+/// What a provider wants sent.
+pub(super) struct Exchange {
+    /// Appended to the base URL.
+    pub(super) path: &'static str,
+    /// The body.
+    pub(super) body: Vec<u8>,
+    pub(super) framing: Framing,
+    /// What a refusal means: status and body in, error out.
+    pub(super) refusal: fn(u16, &str) -> ProviderError,
+}
+
+/// Makes deltas of the pieces of one answer.
+pub(super) trait Reader: Send + 'static {
+    /// Takes the data of one event, or one line.
+    fn piece(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<(), ProviderError>;
+
+    /// The answer has ended. Pushes [`Delta::Finished`] unless a piece has, or says what is
+    /// missing.
+    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), ProviderError>;
+
+    /// Takes an answer that came in one piece, from a server that doesn't stream.
+    fn whole(&mut self, body: &str, out: &mut Vec<Delta>) -> Result<(), ProviderError>;
+}
+
+/// A provider's address, with what every request to it carries. Opening one sends nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Http(Arc<Target>);
+
+struct Target {
+    base: Url,
+    headers: HeaderMap,
+    /// What no error may repeat.
+    secrets: Vec<String>,
+    limits: Limits,
+    /// Built when first needed: reading the machine's certificates takes a while, and may fail.
+    client: OnceLock<Client>,
+}
+
+/// How a key is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Auth {
+    /// `Authorization: Bearer …`
+    Bearer,
+    /// A header of this name.
+    Header(&'static str),
+}
+
+impl Http {
+    /// Checks what can be checked without asking. `fixed` are headers the provider always wants.
+    pub(super) fn open(
+        access: Access,
+        default_base: &str,
+        auth: Auth,
+        fixed: &[(&'static str, &'static str)],
+    ) -> Result<Self, AccessError> {
+        let given = access.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
+        let base = parse_base(given.unwrap_or(default_base))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, value) in fixed {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let mut secrets: Vec<String> = base.password().map(str::to_owned).into_iter().collect();
+        let key = access.key.as_deref().map(str::trim).filter(|key| !key.is_empty());
+        if let Some(key) = key {
+            let (name, value) = match auth {
+                Auth::Bearer => (AUTHORIZATION, format!("Bearer {key}")),
+                Auth::Header(name) => (HeaderName::from_static(name), key.to_owned()),
+            };
+            headers.insert(name, hidden(&value, || "the key".to_owned())?);
+            secrets.push(key.to_owned());
+        }
+        for (name, value) in &access.headers {
+            let what = || format!("the header `{name}`");
+            let value = hidden(value.trim(), what)?;
+            let name: HeaderName = name.parse().map_err(|_| AccessError::Header(what()))?;
+            if holds_secret(&name) {
+                let word = value.to_str().ok().and_then(|text| text.split(' ').next_back());
+                secrets.extend(word.map(str::to_owned));
+            }
+            headers.insert(name, value);
+        }
+        secrets.retain(|secret| secret.len() >= LEAST_SECRET);
+        let client = OnceLock::new();
+        Ok(Self(Arc::new(Target { base, headers, secrets, limits: access.limits, client })))
+    }
+
+    /// Sends a request and reads what comes back. Dropping the stream closes the connection.
+    pub(super) fn stream(
+        &self,
+        exchange: Exchange,
+        reader: impl Reader,
+    ) -> BoxStream<'static, Result<Delta, ProviderError>> {
+        let answer = Answer {
+            target: self.0.clone(),
+            reader,
+            state: State::Unsent(exchange),
+            ready: VecDeque::new(),
+        };
+        let next = async |mut answer: Answer<_>| {
+            let delta = answer.next().await?;
+            Some((delta, answer))
+        };
+        stream::unfold(answer, next).fuse().boxed()
+    }
+}
+
+/// One answer while it is read.
+struct Answer<R> {
+    target: Arc<Target>,
+    reader: R,
+    state: State,
+    ready: VecDeque<Delta>,
+}
+
+enum State {
+    Unsent(Exchange),
+    Reading(Response, Box<Cutter>),
+    /// Failed; what came before the failure is still to be told.
+    Failed(ProviderError),
+    Over,
+}
+
+impl<R: Reader> Answer<R> {
+    async fn next(&mut self) -> Option<Result<Delta, ProviderError>> {
+        loop {
+            if let Some(delta) = self.ready.pop_front() {
+                return Some(Ok(delta));
+            }
+            self.state = match std::mem::replace(&mut self.state, State::Over) {
+                State::Over => return None,
+                State::Failed(error) => return Some(Err(self.target.without_secrets(error))),
+                State::Unsent(exchange) => self.begin(exchange).await,
+                State::Reading(response, cutter) => self.read(response, cutter).await,
+            }
+            .unwrap_or_else(State::Failed);
+        }
+    }
+
+    async fn begin(&mut self, exchange: Exchange) -> Result<State, ProviderError> {
+        let framing = exchange.framing;
+        let response = self.target.send(exchange).await?;
+        let kind = content_type(&response);
+        if kind == "text/html" {
+            let message = "what answers there is a web page, not an API: correct the base URL";
+            return Err(ProviderError::Rejected(message.to_owned()));
+        }
+        if framing == Framing::Events && kind == "application/json" {
+            let body = self.target.read_whole(response).await?;
+            self.take(|reader, out| reader.whole(&body, out))?;
+            return self.finished();
+        }
+        Ok(State::Reading(response, Box::new(Cutter::new(framing))))
+    }
+
+    async fn read(
+        &mut self,
+        mut response: Response,
+        mut cutter: Box<Cutter>,
+    ) -> Result<State, ProviderError> {
+        let chunk = self.target.chunk(&mut response).await?;
+        match &chunk {
+            Some(bytes) => cutter.push(bytes),
+            None => cutter.close(),
+        }
+        while let Some(piece) = cutter.next() {
+            let piece = piece?;
+            if self.take(|reader, out| reader.piece(&piece, out))? {
+                settle(response).await;
+                return Ok(State::Over);
+            }
+        }
+        if chunk.is_some() {
+            return Ok(State::Reading(response, cutter));
+        }
+        self.take(|reader, out| reader.end(out))?;
+        self.finished()
+    }
+
+    /// Takes what the reader makes of something, up to the end of the answer. Says whether that
+    /// was reached.
+    fn take(
+        &mut self,
+        read: impl FnOnce(&mut R, &mut Vec<Delta>) -> Result<(), ProviderError>,
+    ) -> Result<bool, ProviderError> {
+        let mut out = Vec::new();
+        let read = read(&mut self.reader, &mut out);
+        for delta in out {
+            let is_last = matches!(delta, Delta::Finished(_));
+            self.ready.push_back(delta);
+            if is_last {
+                return Ok(true);
+            }
+        }
+        read.map(|()| false)
+    }
+
+    fn finished(&self) -> Result<State, ProviderError> {
+        match self.ready.back() {
+            Some(Delta::Finished(_)) => Ok(State::Over),
+            _ => Err(ProviderError::Broken("the answer ended before it was complete".to_owned())),
+        }
+    }
+}
+
+impl Target {
+    /// Sends a request and waits for the head of the answer.
+    async fn send(&self, exchange: Exchange) -> Result<Response, ProviderError> {
+        let mut headers = self.headers.clone();
+        let accepted = match exchange.framing {
+            Framing::Events => "text/event-stream",
+            Framing::Lines => "application/x-ndjson",
+        };
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accepted));
+        let url = joined(&self.base, exchange.path);
+        let post = self.client()?.post(url).headers(headers).body(exchange.body);
+        let response = match timeout(self.limits.silence, post.send()).await {
+            Ok(sent) => sent.map_err(|error| self.unreachable(&error))?,
+            Err(_) => return Err(ProviderError::TimedOut(self.limits.silence)),
+        };
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status.is_redirection() {
+            let message = format!("HTTP {status}: the API has moved, correct the base URL");
+            return Err(ProviderError::Rejected(message));
+        }
+        Err(refused(status, response, exchange.refusal).await)
+    }
+
+    fn client(&self) -> Result<&Client, ProviderError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = Client::builder()
+            .connect_timeout(self.limits.connect)
+            .pool_idle_timeout(IDLE_LIMIT)
+            .tcp_nodelay(true)
+            // Another address would get the key and the whole conversation.
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| ProviderError::Rejected(format!("no HTTP client: {error}")))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    async fn chunk(
+        &self,
+        response: &mut Response,
+    ) -> Result<Option<impl AsRef<[u8]> + use<>>, ProviderError> {
+        match timeout(self.limits.silence, response.chunk()).await {
+            Ok(chunk) => chunk.map_err(|error| {
+                let reason = innermost(&error);
+                ProviderError::Broken(format!("the answer broke off: {reason}"))
+            }),
+            Err(_) => Err(ProviderError::TimedOut(self.limits.silence)),
+        }
+    }
+
+    async fn read_whole(&self, mut response: Response) -> Result<String, ProviderError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.chunk(&mut response).await? {
+            bytes.extend_from_slice(chunk.as_ref());
+            if bytes.len() > MOST_BYTES {
+                return Err(too_long());
+            }
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Why no answer began, without the address: it may hold a secret.
+    fn unreachable(&self, error: &reqwest::Error) -> ProviderError {
+        let reason = innermost(error);
+        ProviderError::Unreachable(if error.is_connect() && error.is_timeout() {
+            format!("no connection within {:?}", self.limits.connect)
+        } else if error.is_connect() {
+            format!("no connection: {reason}")
+        } else {
+            format!("the connection broke before an answer began: {reason}")
+        })
+    }
+
+    fn without_secrets(&self, error: ProviderError) -> ProviderError {
+        let clean = |text: String| {
+            self.secrets.iter().fold(text, |text, secret| text.replace(secret.as_str(), "***"))
+        };
+        match error {
+            ProviderError::Unreachable(text) => ProviderError::Unreachable(clean(text)),
+            ProviderError::TimedOut(limit) => ProviderError::TimedOut(limit),
+            ProviderError::Busy { message, retry_after } => {
+                ProviderError::Busy { message: clean(message), retry_after }
+            }
+            ProviderError::Failed(text) => ProviderError::Failed(clean(text)),
+            ProviderError::Broken(text) => ProviderError::Broken(clean(text)),
+            ProviderError::ContextTooLong(text) => ProviderError::ContextTooLong(clean(text)),
+            ProviderError::Denied(text) => ProviderError::Denied(clean(text)),
+            ProviderError::Rejected(text) => ProviderError::Rejected(clean(text)),
+        }
+    }
+}
+
+/// What a refusal means, with as much of its reason as comes in time.
+async fn refused(
+    status: StatusCode,
+    mut response: Response,
+    refusal: fn(u16, &str) -> ProviderError,
+) -> ProviderError {
+    let wait = retry_after(response.headers());
+    let mut body = Vec::new();
+    let read = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk);
+            if body.len() >= MOST_REASON_BYTES {
+                break;
+            }
+        }
+    };
+    // A reason cut short is better than none.
+    let _ = timeout(REASON_LIMIT, read).await;
+    body.truncate(MOST_REASON_BYTES);
+    let mut error = refusal(status.as_u16(), &String::from_utf8_lossy(&body));
+    if let ProviderError::Busy { retry_after, .. } = &mut error
+        && wait.is_some()
+    {
+        *retry_after = wait;
+    }
+    error
+}
+
+/// Reads the end of an answer whose content is complete.
+async fn settle(mut response: Response) {
+    let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
+    let _ = timeout(SETTLE_LIMIT, rest).await;
+}
+
+/// Bytes in, pieces of an answer out.
+enum Cutter {
+    Events(Events),
+    Lines(Lines),
+}
+
+impl Cutter {
+    fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::Events => Self::Events(Events::new(MOST_BYTES)),
+            Framing::Lines => Self::Lines(Lines::new(MOST_BYTES)),
+        }
+    }
+
+    fn push(&mut self, bytes: impl AsRef<[u8]>) {
+        match self {
+            Self::Events(events) => events.push(bytes.as_ref()),
+            Self::Lines(lines) => lines.push(bytes.as_ref()),
+        }
+    }
+
+    /// Nothing comes after this. Some servers leave the last line's end out.
+    fn close(&mut self) {
+        self.push(b"\n\n");
+    }
+
+    fn next(&mut self) -> Option<Result<String, ProviderError>> {
+        let piece = match self {
+            Self::Events(events) => loop {
+                match events.next()? {
+                    // It only said where to resume from.
+                    Ok(event) if event.data.is_empty() => {}
+                    event => break event.map(|event| event.data),
+                }
+            },
+            Self::Lines(lines) => lines.next()?,
+        };
+        Some(piece.map_err(|_| too_long()))
+    }
+}
+
+fn too_long() -> ProviderError {
+    ProviderError::Broken(format!("a piece of the answer has more than {MOST_BYTES} bytes"))
+}
+
+fn content_type(response: &Response) -> String {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.unwrap_or_default().split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+/// What is at the bottom of an error. What is above it may name the address.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut reason = "it was closed".to_owned();
+    let mut source = error.source();
+    while let Some(error) = source {
+        reason = error.to_string();
+        source = error.source();
+    }
+    reason
+}
+
+fn hidden(value: &str, what: impl Fn() -> String) -> Result<HeaderValue, AccessError> {
+    let mut value = HeaderValue::from_str(value).map_err(|_| AccessError::Header(what()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn holds_secret(name: &HeaderName) -> bool {
+    ["key", "token", "secret", "auth", "cookie"].iter().any(|word| name.as_str().contains(word))
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access")
+            .field("base_url", &self.base_url.as_deref().map(without_secrets))
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Target").field(&without_secrets(self.base.as_str())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_cant_be_sent_is_named_and_not_shown() {
+        let open = |access| Http::open(access, "http://h", Auth::Header("x-api-key"), &[]);
+        let key = Access { key: Some("secret\u{7}key".into()), ..Access::default() };
+        assert_eq!(open(key).unwrap_err(), AccessError::Header("the key".into()));
+        for (name, value) in [("x-a", "new\nline"), ("not a name", "v"), ("", "v")] {
+            let headers = vec![(name.to_owned(), value.to_owned())];
+            let error = open(Access { headers, ..Access::default() }).unwrap_err();
+            assert_eq!(error, AccessError::Header(format!("the header `{name}`")));
+        }
+    }
+
+    #[test]
+    fn neither_key_nor_address_secrets_are_printed() {
+        let access = Access {
+            base_url: Some("http://user:hidden@h/v1?token=hidden".into()),
+            key: Some("hidden-key".into()),
+            headers: vec![("x-token".into(), "hidden-too".into())],
+            ..Access::default()
+        };
+        let printed = format!("{access:?} {:?}", Http::open(access.clone(), "", Auth::Bearer, &[]));
+        assert!(printed.contains("http://h/v1") && !printed.contains("hidden"), "{printed}");
+    }
+}

@@ -1,0 +1,109 @@
+//! OpenAI Chat Completions, and the many servers that speak it.
+
+mod request;
+mod response;
+mod stream;
+
+use futures::stream::BoxStream;
+use reqwest::Url;
+
+use super::http::{Access, AccessError, Auth, Exchange, Framing, Http};
+use crate::provider::{Delta, Provider, ProviderError, Request};
+
+// What the Responses API has in common with this one.
+pub(super) use request::written;
+pub(super) use response::{in_band, refusal, usage};
+
+pub(super) const OPENAI: &str = "https://api.openai.com/v1";
+
+/// The longest answer that is read, in bytes.
+pub(super) const LONGEST: usize = 32_000_000;
+
+pub(super) fn too_long() -> ProviderError {
+    ProviderError::Broken(format!("the answer is longer than {} MB", LONGEST / 1_000_000))
+}
+
+/// OpenAI Chat Completions (`POST {base}/chat/completions`), and whatever is compatible with it:
+/// vLLM, llama.cpp, LM Studio, OpenRouter and others, by their base URL.
+///
+/// The base URL is `https://api.openai.com/v1` unless another is given. A key is sent if there is
+/// one; most servers of one's own need none. What a model thinks is told while it streams and not
+/// sent back, as this API has no place for it.
+///
+/// ```
+/// use toolcrib_agent::providers::{Access, OpenAiChat};
+///
+/// let mut access = Access::default();
+/// access.base_url = Some("http://localhost:8080/v1".into());
+/// let local = OpenAiChat::open(access)?;
+/// # Ok::<_, toolcrib_agent::providers::AccessError>(())
+/// ```
+#[derive(Debug)]
+pub struct OpenAiChat {
+    http: Http,
+    server: Server,
+}
+
+impl OpenAiChat {
+    /// Prepares for requests; sends none.
+    pub fn open(access: Access) -> Result<Self, AccessError> {
+        let server = Server::at(access.base_url.as_deref());
+        Ok(Self { http: Http::open(access, OPENAI, Auth::Bearer, &[])?, server })
+    }
+}
+
+impl Provider for OpenAiChat {
+    fn name(&self) -> &str {
+        "openai-chat"
+    }
+
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ProviderError>> {
+        let exchange = Exchange {
+            path: "chat/completions",
+            body: request::body(&request, self.server),
+            framing: Framing::Events,
+            refusal,
+        };
+        self.http.stream(exchange, stream::Answer::default())
+    }
+}
+
+/// Who answers. A few members of a request are known at OpenAI only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    OpenAi,
+    Compatible,
+}
+
+impl Server {
+    pub(super) fn at(base_url: Option<&str>) -> Self {
+        let Some(base_url) = base_url else { return Self::OpenAi };
+        let url = Url::parse(base_url).ok();
+        match url.as_ref().and_then(Url::host_str) {
+            Some(host) if host == "api.openai.com" || host.ends_with(".api.openai.com") => {
+                Self::OpenAi
+            }
+            _ => Self::Compatible,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_openai_itself_gets_what_only_it_knows() {
+        for (base_url, server) in [
+            (None, Server::OpenAi),
+            (Some("https://api.openai.com/v1"), Server::OpenAi),
+            (Some("https://eu.api.openai.com/v1"), Server::OpenAi),
+            (Some("https://api.openai.com.example.org/v1"), Server::Compatible),
+            (Some("https://openrouter.ai/api/v1"), Server::Compatible),
+            (Some("http://localhost:8080/v1"), Server::Compatible),
+            (Some("no address"), Server::Compatible),
+        ] {
+            assert_eq!(Server::at(base_url), server, "{base_url:?}");
+        }
+    }
+}

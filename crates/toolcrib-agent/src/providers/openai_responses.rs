@@ -1,0 +1,57 @@
+//! The OpenAI Responses API.
+
+mod request;
+mod response;
+mod stream;
+
+use futures::stream::BoxStream;
+
+use super::http::{Access, AccessError, Auth, Exchange, Framing, Http};
+use super::openai_chat::{OPENAI, Server, refusal};
+use crate::provider::{Delta, Provider, ProviderError, Request};
+
+const NAME: &str = "openai-responses";
+
+/// The OpenAI Responses API (`POST {base}/responses`).
+///
+/// The base URL is `https://api.openai.com/v1` unless another is given; the key goes along as a
+/// bearer token. Nothing is stored at OpenAI: every request has the whole conversation, in which
+/// the model's reasoning comes and goes in encrypted form.
+///
+/// ```
+/// use toolcrib_agent::providers::{Access, OpenAiResponses};
+///
+/// let mut access = Access::default();
+/// access.key = std::env::var("OPENAI_API_KEY").ok();
+/// let openai = OpenAiResponses::open(access)?;
+/// # Ok::<_, toolcrib_agent::providers::AccessError>(())
+/// ```
+#[derive(Debug)]
+pub struct OpenAiResponses {
+    http: Http,
+    server: Server,
+}
+
+impl OpenAiResponses {
+    /// Prepares for requests; sends none.
+    pub fn open(access: Access) -> Result<Self, AccessError> {
+        let server = Server::at(access.base_url.as_deref());
+        Ok(Self { http: Http::open(access, OPENAI, Auth::Bearer, &[])?, server })
+    }
+}
+
+impl Provider for OpenAiResponses {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ProviderError>> {
+        let exchange = Exchange {
+            path: "responses",
+            body: request::body(&request, self.server),
+            framing: Framing::Events,
+            refusal,
+        };
+        self.http.stream(exchange, stream::Answer::default())
+    }
+}

@@ -1,0 +1,412 @@
+//! A request as the Responses API wants it.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use toolcrib_core::Dialect;
+
+use super::NAME;
+use crate::message::{Assistant, CallResult, Message, Part, Said};
+use crate::provider::Request;
+use crate::providers::body;
+use crate::providers::openai_chat::{Server, written};
+
+/// The items come last, so that a longer conversation begins with the bytes of a shorter one.
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    /// The conversation is kept here, and reasoning travels with it in encrypted form.
+    store: bool,
+    include: [&'static str; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    instructions: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<&'a RawValue>,
+    input: Vec<Item<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item<'a> {
+    /// As the API wrote it.
+    Native(&'a Value),
+    Made {
+        #[serde(flatten)]
+        made: Made<'a>,
+        /// See `MARKS`.
+        #[serde(flatten)]
+        marks: Option<&'a Map<String, Value>>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Made<'a> {
+    Message { role: Role, content: Content<'a> },
+    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
+    FunctionCallOutput { call_id: &'a str, output: Content<'a> },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    /// What the model said goes back in this form: as a list it would need the ids it had.
+    Text(String),
+    Said(&'a str),
+    Pieces(Vec<Piece>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Piece {
+    InputText { text: String },
+    InputImage { detail: &'static str, image_url: String },
+}
+
+pub(super) fn body(request: &Request, server: Server) -> Vec<u8> {
+    let options = &request.options;
+    let body = Body {
+        model: &request.model,
+        stream: true,
+        store: false,
+        include: ["reasoning.encrypted_content"],
+        max_output_tokens: options.max_output,
+        temperature: options.temperature,
+        prompt_cache_key: request.cache_key.as_deref(),
+        instructions: &request.system,
+        tools: request.tools.iter().map(|tool| tool.render(Dialect::OpenaiResponses)).collect(),
+        input: items(request, server),
+    };
+    body::write(&body, &options.extra)
+}
+
+fn items(request: &Request, server: Server) -> Vec<Item<'_>> {
+    let mut items = Vec::new();
+    for message in &request.messages {
+        match &**message {
+            Message::User { content } => {
+                let content = Content::Pieces(pieces(content, request.sees_images));
+                items.push(Made::Message { role: Role::User, content }.into());
+            }
+            Message::Notice { text } => {
+                let text = body::notice(text);
+                let content = Content::Pieces(vec![Piece::InputText { text }]);
+                items.push(Made::Message { role: Role::User, content }.into());
+            }
+            Message::Assistant(assistant) => items.extend(answered(assistant, server)),
+            Message::Tool { results } => {
+                items.extend(results.iter().map(|result| came_of(result, request.sees_images)));
+            }
+            Message::Host { .. } => {}
+        }
+    }
+    items
+}
+
+impl<'a> From<Made<'a>> for Item<'a> {
+    fn from(made: Made<'a>) -> Self {
+        Self::Made { made, marks: None }
+    }
+}
+
+fn pieces(parts: &[Part], sees_images: bool) -> Vec<Piece> {
+    let piece = |part: &Part| match part {
+        Part::Image { media_type, data } if sees_images => Piece::InputImage {
+            detail: "auto",
+            image_url: format!("data:{media_type};base64,{data}"),
+        },
+        part => Piece::InputText { text: part.described() },
+    };
+    parts.iter().map(piece).collect()
+}
+
+fn came_of(result: &CallResult, sees_images: bool) -> Item<'_> {
+    let shows = |part: &Part| sees_images && matches!(part, Part::Image { .. });
+    let output = if result.content.iter().any(shows) {
+        Content::Pieces(pieces(&result.content, true))
+    } else {
+        Content::Text(result.described())
+    };
+    Made::FunctionCallOutput { call_id: &result.call_id, output }.into()
+}
+
+fn answered(assistant: &Assistant, server: Server) -> Vec<Item<'_>> {
+    let mut items: Vec<Item<'_>> = Vec::new();
+    let mut marks = None;
+    for said in &assistant.content {
+        let made = match said {
+            Said::Native { provider, .. } if provider != NAME => continue,
+            Said::Native { json: Value::Object(members), .. } if !members.contains_key("type") => {
+                marks = Some(members);
+                continue;
+            }
+            Said::Native { json, .. } => {
+                items.push(Item::Native(json));
+                marks = None;
+                continue;
+            }
+            Said::Text { text } if text.is_empty() => continue,
+            Said::Text { text } => {
+                Made::Message { role: Role::Assistant, content: Content::Said(text) }
+            }
+            Said::Call(call) => Made::FunctionCall {
+                call_id: &call.id,
+                name: &call.name,
+                arguments: written(call, server),
+            },
+        };
+        items.push(Item::Made { made, marks: marks.take() });
+    }
+    // The API refuses reasoning that nothing follows, as an answer cut off in it leaves behind.
+    let is_reasoning =
+        |item: &Item<'_>| matches!(item, Item::Native(it) if it["type"] == "reasoning");
+    while items.last().is_some_and(is_reasoning) {
+        items.pop();
+    }
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use toolcrib_core::{Definition, Registry, Schema, ToolName, ToolSpec};
+
+    use super::*;
+    use crate::message::ToolCall;
+    use crate::provider::ModelOptions;
+
+    fn tool(name: &str) -> Definition {
+        let registry = Registry::default();
+        registry.register(ToolSpec::new(ToolName::host(name), Schema::empty())).unwrap();
+        registry.catalog().view_all().tool(name).unwrap().definition().clone()
+    }
+
+    fn request(messages: Vec<Message>) -> Request {
+        Request {
+            model: "m".into(),
+            system: "".into(),
+            tools: Vec::new(),
+            messages: messages.into_iter().map(Arc::new).collect(),
+            options: Arc::default(),
+            sees_images: true,
+            cache_key: None,
+        }
+    }
+
+    fn input(request: &Request) -> Value {
+        let mut sent: Value = serde_json::from_slice(&body(request, Server::OpenAi)).unwrap();
+        sent["input"].take()
+    }
+
+    fn said(content: Vec<Said>) -> Message {
+        Message::Assistant(Assistant { content })
+    }
+
+    fn text(text: &str) -> Said {
+        Said::Text { text: text.into() }
+    }
+
+    fn call(id: &str, arguments: &str) -> Said {
+        Said::Call(ToolCall { id: id.into(), name: "t".into(), arguments: arguments.into() })
+    }
+
+    fn native(json: Value) -> Said {
+        Said::Native { provider: NAME.into(), json }
+    }
+
+    fn result(id: &str, content: Vec<Part>) -> CallResult {
+        CallResult { call_id: id.into(), name: "t".into(), content, is_error: false }
+    }
+
+    fn picture() -> Part {
+        Part::Image { media_type: "image/png".into(), data: "AAAA".into() }
+    }
+
+    fn user(text: &str) -> Value {
+        json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})
+    }
+
+    #[test]
+    fn a_request_is_written_in_a_fixed_order() {
+        let mut request = request(vec![Message::user("Hi")]);
+        assert_eq!(
+            String::from_utf8(body(&request, Server::OpenAi)).unwrap(),
+            r#"{"model":"m","stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}]}"#
+        );
+        request.system = "Be brief.".into();
+        request.tools = vec![tool("look")];
+        request.cache_key = Some("c".into());
+        let Value::Object(extra) = json!({"reasoning": {"effort": "low"}, "store": true}) else {
+            unreachable!()
+        };
+        request.options =
+            Arc::new(ModelOptions { max_output: Some(100), temperature: Some(0.5), extra });
+        let rendered = request.tools[0].render(Dialect::OpenaiResponses).get();
+        assert_eq!(
+            String::from_utf8(body(&request, Server::OpenAi)).unwrap(),
+            format!(
+                r#"{{"model":"m","stream":true,"store":true,"include":["reasoning.encrypted_content"],"max_output_tokens":100,"temperature":0.5,"prompt_cache_key":"c","instructions":"Be brief.","tools":[{rendered}],"input":[{{"type":"message","role":"user","content":[{{"type":"input_text","text":"Hi"}}]}}],"reasoning":{{"effort":"low"}}}}"#
+            )
+        );
+    }
+
+    #[test]
+    fn a_conversation_becomes_a_list_of_items() {
+        let reasoning = json!({"id": "rs_1", "type": "reasoning", "summary": [],
+            "encrypted_content": "gAAA", "later": {"b": 1, "a": 2.5}});
+        let search = json!({"id": "ws_1", "type": "web_search_call", "status": "completed"});
+        let foreign =
+            Said::Native { provider: "anthropic".into(), json: json!({"type": "thinking"}) };
+        let conversation = vec![
+            Message::user("Look"),
+            said(vec![
+                native(reasoning.clone()),
+                text("I'll look."),
+                native(search.clone()),
+                foreign.clone(),
+                call("1", r#"{"a": 1}"#),
+                call("2", " "),
+                call("3", r#"{"a"#),
+            ]),
+            Message::Tool {
+                results: vec![
+                    result("1", vec![Part::text("one"), Part::text("line")]),
+                    CallResult { is_error: true, ..result("2", vec![Part::text("It failed")]) },
+                    result("3", vec![]),
+                ],
+            },
+            Message::Host { kind: "mark".into(), data: json!(1) },
+            Message::notice("t has gone"),
+            said(vec![foreign]),
+            said(vec![text("")]),
+        ];
+        let function_call = |id: &str, arguments: &str| json!({"type": "function_call", "call_id": id, "name": "t", "arguments": arguments});
+        let output = |id: &str, text: &str| json!({"type": "function_call_output", "call_id": id, "output": text});
+        assert_eq!(
+            input(&request(conversation)),
+            json!([
+                user("Look"),
+                reasoning,
+                {"type": "message", "role": "assistant", "content": "I'll look."},
+                search,
+                function_call("1", r#"{"a": 1}"#),
+                function_call("2", "{}"),
+                function_call("3", r#"{"a"#),
+                output("1", "one\nline"),
+                output("2", "It failed"),
+                output("3", ""),
+                user("<notice>\nt has gone\n</notice>"),
+            ])
+        );
+    }
+
+    #[test]
+    fn native_items_keep_the_order_of_their_members() {
+        let written = r#"{"type":"reasoning","z":1.5,"a":[],"id":"rs_1"}"#;
+        let json: Value = serde_json::from_str(written).unwrap();
+        let bytes = body(&request(vec![said(vec![native(json), text("a")])]), Server::OpenAi);
+        let expected = format!(r#"[{written},{{"type":"message""#);
+        assert!(String::from_utf8(bytes).unwrap().contains(&expected));
+    }
+
+    #[test]
+    fn marks_go_back_on_the_item_they_came_with() {
+        let conversation = vec![said(vec![
+            native(json!({"phase": "commentary"})),
+            text("Looking"),
+            native(json!({"namespace": "crm"})),
+            call("1", "{}"),
+            call("2", "{}"),
+        ])];
+        assert_eq!(
+            input(&request(conversation)),
+            json!([
+                {"type": "message", "role": "assistant", "content": "Looking",
+                    "phase": "commentary"},
+                {"type": "function_call", "call_id": "1", "name": "t", "arguments": "{}",
+                    "namespace": "crm"},
+                {"type": "function_call", "call_id": "2", "name": "t", "arguments": "{}"},
+            ])
+        );
+    }
+
+    #[test]
+    fn reasoning_that_led_to_nothing_is_left_out() {
+        let reasoning = || native(json!({"type": "reasoning", "id": "rs_1", "summary": []}));
+        let conversation = vec![
+            Message::user("Look"),
+            said(vec![reasoning(), reasoning(), text("")]),
+            Message::user("Go on"),
+        ];
+        assert_eq!(input(&request(conversation)), json!([user("Look"), user("Go on")]));
+    }
+
+    #[test]
+    fn pictures_go_where_they_belong_if_the_model_sees_them() {
+        let conversation = vec![
+            Message::User { content: vec![Part::text("This?"), picture()] },
+            Message::Tool { results: vec![result("1", vec![Part::text("A chart:"), picture()])] },
+        ];
+        let image = json!({"type": "input_image", "detail": "auto",
+            "image_url": "data:image/png;base64,AAAA"});
+        let mut request = request(conversation);
+        assert_eq!(
+            input(&request),
+            json!([
+                {"type": "message", "role": "user",
+                    "content": [{"type": "input_text", "text": "This?"}, image]},
+                {"type": "function_call_output", "call_id": "1",
+                    "output": [{"type": "input_text", "text": "A chart:"}, image]},
+            ])
+        );
+        request.sees_images = false;
+        let described = "[image/png, 1 kB, not shown: this model reads text only]";
+        assert_eq!(
+            input(&request),
+            json!([
+                {"type": "message", "role": "user", "content": [
+                    {"type": "input_text", "text": "This?"},
+                    {"type": "input_text", "text": described},
+                ]},
+                {"type": "function_call_output", "call_id": "1",
+                    "output": format!("A chart:\n{described}")},
+            ])
+        );
+    }
+
+    #[test]
+    fn a_longer_conversation_begins_with_the_bytes_of_a_shorter_one() {
+        let reasoning = native(json!({"type": "reasoning", "id": "rs_1", "summary": []}));
+        let whole = vec![
+            Message::user("Look"),
+            Message::user("Please"),
+            said(vec![reasoning, call("1", "{}")]),
+            Message::Tool { results: vec![result("1", vec![picture()])] },
+            Message::notice("n"),
+            said(vec![text("Done")]),
+            Message::user("Thanks"),
+        ];
+        let longest = body(&request(whole.clone()), Server::OpenAi);
+        for length in 1..whole.len() {
+            let shorter = body(&request(whole[..length].to_vec()), Server::OpenAi);
+            let open = shorter.strip_suffix(b"]}").unwrap();
+            assert!(longest.starts_with(open), "{length}");
+        }
+    }
+}

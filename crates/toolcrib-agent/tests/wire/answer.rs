@@ -1,0 +1,55 @@
+//! What the server's model says, before it is put into a provider's words.
+
+use toolcrib_agent::Usage;
+
+/// One answer of the model.
+pub(crate) struct Answer {
+    /// Which of the conversation's answers it is.
+    pub(crate) number: usize,
+    /// The model that was asked.
+    pub(crate) model: String,
+    /// What it says, in order.
+    pub(crate) said: Vec<Saying>,
+}
+
+/// A piece of an answer.
+#[derive(Clone)]
+pub(crate) enum Saying {
+    Thinking(&'static str),
+    Text(&'static str),
+    Call {
+        /// Which of the conversation's calls it is.
+        number: usize,
+        name: String,
+        arguments: String,
+    },
+}
+
+impl Answer {
+    /// What it is said to have taken: other figures for every answer.
+    pub(crate) fn usage(&self) -> Usage {
+        let number = self.number as u64;
+        Usage { read: 1000 * number, written: 100 + number, uncached: 10 + number, output: number }
+    }
+
+    pub(crate) fn has_calls(&self) -> bool {
+        self.said.iter().any(|said| matches!(said, Saying::Call { .. }))
+    }
+}
+
+/// The pieces that a text is sent in.
+pub(crate) fn pieces(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.ceil_char_boundary(rest.len().min(14)));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
+}
+
+/// An event of a stream that names its events.
+pub(crate) fn named_event(data: &serde_json::Value) -> String {
+    format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
+}
