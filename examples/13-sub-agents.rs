@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let reader = Agent::builder(secretary.clone(), "small", crib.clone())
         .policy(Policy::new(rules)?)
         .build();
-    crib.register(reader.into_tool("ask_secretary", "Knows what is in the mail.")?)?;
+    crib.register(reader.into_tool("ask_secretary", "Knows what is in the mail."))?;
 
     let chief = Scripted::new([
         Turn::call("ask_secretary", json!({"task": "Anything new?"})),

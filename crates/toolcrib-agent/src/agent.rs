@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolcrib_core::{Policy, Session};
+use toolcrib_core::{Policy, ResumeError, ResumeReport, Saved, Session, Strategy};
 use toolcrib_runtime::Crib;
 use toolcrib_tokens::{Feature, Models};
 
 use crate::chat::Chat;
 use crate::hooks::{Chain, Hooks};
+use crate::message::Message;
 use crate::permission::{Approver, Permissions};
 use crate::provider::{ModelOptions, Provider};
 
@@ -108,6 +109,7 @@ impl Agent {
                 approver: None,
                 limits: RunLimits::default(),
             },
+            output: None,
         }
     }
 
@@ -131,11 +133,36 @@ impl Agent {
     pub fn model(&self) -> &str {
         &self.0.model
     }
+
+    /// Which tools may run.
+    pub fn permissions(&self) -> &Permissions {
+        &self.0.permissions
+    }
+
+    /// How far its runs may go.
+    pub fn limits(&self) -> &RunLimits {
+        &self.0.limits
+    }
+
+    /// Brings a conversation back from what was kept of it: what it had loaded, and its history.
+    /// What is no longer there is reported, and stops nothing.
+    pub async fn resume(
+        &self,
+        saved: Saved,
+        strategy: Strategy,
+        history: Vec<Arc<Message>>,
+    ) -> Result<(Chat, ResumeReport), ResumeError> {
+        let resumed = self.0.crib.resume(saved, strategy, self.0.policy.clone()).await?;
+        let (conversation, report) = resumed;
+        Ok((Chat::new(self.clone(), conversation, history), report))
+    }
 }
 
 /// Makes an [`Agent`].
 pub struct AgentBuilder {
     parts: Parts,
+    /// The longest answer the model gives.
+    output: Option<u64>,
 }
 
 impl AgentBuilder {
@@ -156,9 +183,7 @@ impl AgentBuilder {
     pub fn models(mut self, models: &Models) -> Self {
         if let Some(model) = models.find(&self.parts.model) {
             self.parts.sees_images = model.can(Feature::Images);
-            if self.parts.options.max_output.is_none() && model.output.is_some() {
-                Arc::make_mut(&mut self.parts.options).max_output = model.output;
-            }
+            self.output = model.output;
         }
         self
     }
@@ -175,7 +200,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Which tools may run, unless told: all.
+    /// Which tools may run. Unless told, all may: a host knows what it has registered.
+    /// [`Permissions::ask`] has a person asked about what may change something.
     pub fn permissions(mut self, permissions: Permissions) -> Self {
         self.parts.permissions = permissions;
         self
@@ -195,6 +221,10 @@ impl AgentBuilder {
 
     /// The agent.
     pub fn build(self) -> Agent {
-        Agent(Arc::new(self.parts))
+        let Self { mut parts, output } = self;
+        if parts.options.max_output.is_none() && output.is_some() {
+            Arc::make_mut(&mut parts.options).max_output = output;
+        }
+        Agent(Arc::new(parts))
     }
 }

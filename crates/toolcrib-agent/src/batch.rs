@@ -13,9 +13,9 @@ use crate::event::{CallRecord, Event};
 use crate::hooks::{PendingCall, Verdict};
 use crate::message::{CallResult, Part, ToolCall};
 use crate::permission::{Approval, Permission};
-use crate::repeats::{Repeats, warning};
+use crate::repeats::Repeats;
 use crate::results;
-use crate::run::{Emitter, Run};
+use crate::run::{Cancelled, Emitter, Run};
 
 /// What came of the calls of one reply.
 pub(crate) struct Batch {
@@ -32,6 +32,16 @@ pub(crate) struct Batch {
 enum Prepared {
     Run { ready: Box<Ready>, call: PendingCall },
     Answered(Answered),
+}
+
+impl Prepared {
+    /// The same call, which is not to run any more.
+    fn left_out(self, reason: &str) -> Self {
+        match self {
+            Self::Run { call, .. } => refused(call, ToolResult::error(reason)),
+            answered @ Self::Answered(_) => answered,
+        }
+    }
 }
 
 /// A call that needs no tool to run any more.
@@ -69,8 +79,9 @@ impl Run<'_> {
         repeats: &mut Repeats,
     ) -> Batch {
         let mut prepared = Vec::with_capacity(calls.len());
-        for call in calls {
-            prepared.push(self.prepare(call, cut).await);
+        for (place, call) in calls.iter().enumerate() {
+            let may_be_cut = cut && place + 1 == calls.len();
+            prepared.push(self.prepare(call, may_be_cut).await);
         }
         let alone = prepared.iter().any(|prepared| match prepared {
             Prepared::Run { ready, .. } => ready.tool().spec().is_sequential(),
@@ -78,8 +89,13 @@ impl Run<'_> {
         });
         let pairs = calls.iter().zip(prepared);
         let finished: Vec<Finished> = if alone {
-            let mut finished = Vec::with_capacity(calls.len());
+            let mut finished: Vec<Finished> = Vec::with_capacity(calls.len());
             for (call, prepared) in pairs {
+                let stop = finished.iter().find_map(|it| it.stop.as_deref());
+                let prepared = match stop {
+                    Some(reason) => prepared.left_out(&format!("Nothing was run: {reason}")),
+                    None => prepared,
+                };
                 finished.push(self.execute(call, prepared).await);
             }
             finished
@@ -89,7 +105,8 @@ impl Run<'_> {
         self.finish(calls, finished, repeats)
     }
 
-    async fn prepare(&self, call: &ToolCall, cut: bool) -> Prepared {
+    /// Understands a call; `may_be_cut` if the reply ended in the middle of it, for all we know.
+    async fn prepare(&self, call: &ToolCall, may_be_cut: bool) -> Prepared {
         let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
         let parsed = serde_json::from_str::<Value>(text);
         let is_broken = parsed.is_err();
@@ -97,23 +114,30 @@ impl Run<'_> {
         let arguments = parsed.unwrap_or_else(|_| Value::String(text.to_owned()));
         let call_as_made = Call::new(call.name.clone(), arguments);
         if self.cancel.is_cancelled() {
-            return Prepared::Answered(answered(&call_as_made, ToolResult::error(CANCELLED)));
+            return self.answered(&call_as_made, ToolResult::error(CANCELLED));
         }
-        if cut && is_broken {
-            return Prepared::Answered(answered(&call_as_made, ToolResult::error(CUT)));
+        // Where arguments had not begun, some providers send `{}`: a tool might run with that.
+        if may_be_cut && (is_broken || text.trim() == "{}") {
+            return self.answered(&call_as_made, ToolResult::error(CUT));
         }
-        let meant = self.agent.hooks.resolve(call_as_made).await;
-        let resolved = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => {
-                return Prepared::Answered(answered(&meant, ToolResult::error(CANCELLED)));
-            }
-            resolved = self.conversation.resolve(meant.clone()) => resolved,
+        let understood = async {
+            let meant = self.agent.hooks.resolve(call_as_made.clone()).await;
+            let resolved = self.conversation.resolve(meant.clone()).await;
+            (meant, resolved)
+        };
+        let Ok((meant, resolved)) = self.unless_cancelled(understood).await else {
+            return self.answered(&call_as_made, ToolResult::error(CANCELLED));
         };
         match resolved {
             Resolved::Done(outcome) => {
                 self.tell_loaded(&outcome.effects.loaded).await;
-                Prepared::Answered(answered(&meant, outcome.result))
+                let mut prepared = self.answered(&meant, outcome.result);
+                if let (Prepared::Answered(it), Some(tool)) =
+                    (&mut prepared, &outcome.effects.misfit)
+                {
+                    it.name = self.exposed(tool);
+                }
+                prepared
             }
             Resolved::Ready(ready) => {
                 self.tell_loaded(ready.loaded()).await;
@@ -122,13 +146,27 @@ impl Run<'_> {
         }
     }
 
+    /// The name a model knows a tool by.
+    fn exposed(&self, tool: &ToolName) -> String {
+        tool.exposed(self.agent.crib.catalog().naming())
+    }
+
+    /// A call that has its result.
+    fn answered(&self, call: &Call, result: ToolResult) -> Prepared {
+        let target = call.target();
+        let is_verb = target.names_verb();
+        let Call { name, arguments, .. } = target;
+        Prepared::Answered(Answered { name, arguments, result, is_verb })
+    }
+
     async fn tell_loaded(&self, loaded: &[ToolName]) {
         if loaded.is_empty() {
             return;
         }
-        let tools = loaded.iter().map(ToString::to_string).collect();
+        let tools = loaded.iter().map(|tool| self.exposed(tool)).collect();
         self.emit.tell(Event::Loaded { tools }).await;
-        self.agent.hooks.on_tools_expanded(loaded).await;
+        // Whoever is told has no say, so a run that is cancelled need not wait.
+        let _ = self.unless_cancelled(self.agent.hooks.on_tools_expanded(loaded)).await;
     }
 
     /// Asks everybody who has a say.
@@ -140,24 +178,33 @@ impl Run<'_> {
             arguments: ready.arguments().clone(),
             annotations: *ready.tool().spec().annotations(),
         };
-        let ruling = self.agent.hooks.rule(&pending).await;
-        let ready = match ruling.rewritten {
-            None => ready,
-            Some(arguments) => {
-                pending.arguments = arguments;
-                match self.conversation.rewrite(ready, &pending.arguments) {
-                    Resolved::Ready(ready) => {
-                        pending.arguments = ready.arguments().clone();
-                        ready
-                    }
-                    Resolved::Done(outcome) => return refused(pending, outcome.result),
+        let mut ready = Some(ready);
+        let ruling = self.agent.hooks.rule(&mut pending, |pending, arguments| {
+            let Some(unchecked) = ready.take() else { return Ok(()) };
+            match self.conversation.rewrite(unchecked, &arguments) {
+                Resolved::Ready(checked) => {
+                    pending.arguments = checked.arguments().clone();
+                    ready = Some(checked);
+                    Ok(())
+                }
+                Resolved::Done(outcome) => {
+                    pending.arguments = arguments;
+                    Err(outcome.result)
                 }
             }
+        });
+        let verdict = match self.unless_cancelled(ruling).await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(misfit)) => return refused(pending, misfit),
+            Err(Cancelled) => return refused(pending, ToolResult::error(CANCELLED)),
         };
-        let denial = match (self.agent.permissions.of(ready.tool()), ruling.verdict) {
+        let Some(ready) = ready else { return refused(pending, ToolResult::error(CANCELLED)) };
+        let denial = match (self.agent.permissions.of(ready.tool()), verdict) {
             (_, Verdict::Deny(reason)) => Some(reason),
             (Permission::Deny, _) => Some("The user's rules do not permit this tool.".to_owned()),
-            (_, Verdict::Ask) | (Permission::Ask, Verdict::Pass) => self.ask_person(&pending).await,
+            // Whoever asks for this very call wants it looked at, whatever was said of others.
+            (_, Verdict::Ask) => self.ask_person(&pending, Some(false)).await,
+            (Permission::Ask, Verdict::Pass) => self.ask_person(&pending, None).await,
             _ => None,
         };
         match denial {
@@ -169,10 +216,12 @@ impl Run<'_> {
         }
     }
 
-    /// Asks a person, unless they have answered before; says why not, if not.
-    async fn ask_person(&self, call: &PendingCall) -> Option<String> {
+    /// Asks a person, unless they have answered before; says why not, if not. `only` is the one
+    /// answer of before that counts.
+    async fn ask_person(&self, call: &PendingCall, only: Option<bool>) -> Option<String> {
         let denied = || "The user said no.".to_owned();
-        match self.remembered.get(&call.tool) {
+        let before = self.remembered.get(&call.tool);
+        match before.filter(|before| only.is_none_or(|only| only == *before)) {
             Some(true) => return None,
             Some(false) => return Some(denied()),
             None => {}
@@ -184,11 +233,7 @@ impl Run<'_> {
         };
         let (id, name) = (call.id.clone(), call.name.to_string());
         self.emit.tell(Event::Asked { id, name, arguments: call.arguments.clone() }).await;
-        let approval = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => None,
-            approval = approver.ask(call) => Some(approval),
-        };
+        let approval = self.unless_cancelled(approver.ask(call)).await.ok();
         let denial = match approval {
             Some(Approval::Once) => None,
             Some(Approval::Always) => {
@@ -246,18 +291,15 @@ impl Run<'_> {
         let limit = self.agent.limits.call;
         let listener = Progress { emit: self.emit.clone(), id: call.id.clone() };
         let running = self.conversation.run(ready.on_behalf_of(Caller::new(listener)));
-        let outcome = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => {
-                return (ToolResult::error(CANCELLED_RUNNING), None);
+        let outcome = self.unless_cancelled(tokio::time::timeout(limit, running)).await;
+        let (result, stop) = match outcome {
+            Err(Cancelled) => (ToolResult::error(CANCELLED_RUNNING), None),
+            Ok(Ok(Ok(outcome))) => (outcome.result, None),
+            Ok(Ok(Err(CallError::Stop(reason)))) => {
+                (ToolResult::error(reason.clone()), Some(reason))
             }
-            outcome = tokio::time::timeout(limit, running) => outcome,
-        };
-        match outcome {
-            Ok(Ok(outcome)) => (self.agent.hooks.after_tool_call(call, outcome.result).await, None),
-            Ok(Err(CallError::Stop(reason))) => (ToolResult::error(reason.clone()), Some(reason)),
-            Ok(Err(CallError::Tell(text))) => (ToolResult::error(text), None),
-            Err(_) => {
+            Ok(Ok(Err(CallError::Tell(text)))) => (ToolResult::error(text), None),
+            Ok(Err(_)) => {
                 let text = format!(
                     "`{}` did not answer within {limit:?} and was given up on. It may or may not \
                      have taken effect.",
@@ -265,20 +307,25 @@ impl Run<'_> {
                 );
                 (ToolResult::error(text), None)
             }
-        }
+        };
+        let seen = self.unless_cancelled(self.agent.hooks.after_tool_call(call, result)).await;
+        // What a hook has not seen may hold what it would have taken out.
+        (seen.unwrap_or_else(|Cancelled| ToolResult::error(CANCELLED_RUNNING)), stop)
     }
 
     fn finish(&self, calls: &[ToolCall], finished: Vec<Finished>, repeats: &mut Repeats) -> Batch {
         let limits = &self.agent.limits;
+        let was_warned = repeats.was_warned();
         let mut batch =
             Batch { results: Vec::new(), records: Vec::new(), stop: None, repeating: None };
         for (call, finished) in calls.iter().zip(finished) {
             let Finished { name, arguments, mut result, is_verb, stop } = finished;
             let times = repeats.note(call, &result);
             if times >= limits.repeats_warn {
-                result.content.push(Part::text(warning(times)));
+                result.content.push(Part::text(repeats.warn(times)));
             }
-            if times >= limits.repeats_end {
+            // Only who has read the warning can be said not to heed it.
+            if times >= limits.repeats_end && was_warned {
                 batch.repeating.get_or_insert_with(|| name.clone());
             }
             batch.stop = batch.stop.or(stop);
@@ -289,12 +336,6 @@ impl Run<'_> {
         }
         batch
     }
-}
-
-fn answered(call: &Call, result: ToolResult) -> Answered {
-    let target = call.target();
-    let is_verb = target.names_verb();
-    Answered { name: target.name, arguments: target.arguments, result, is_verb }
 }
 
 fn refused(call: PendingCall, result: ToolResult) -> Prepared {

@@ -13,6 +13,7 @@ use toolcrib_runtime::Conversation;
 
 use crate::agent::Agent;
 use crate::event::{Answer, Event};
+use crate::history::mend;
 use crate::message::Message;
 use crate::permission::Remembered;
 use crate::run::{Emitter, Run};
@@ -43,12 +44,6 @@ impl Chat {
         }
     }
 
-    /// A conversation that goes on from a history and what was loaded then: see
-    /// [`Crib::resume`](toolcrib_runtime::Crib::resume).
-    pub fn resumed(agent: Agent, conversation: Conversation, history: Vec<Arc<Message>>) -> Self {
-        Self::new(agent, conversation, history)
-    }
-
     /// Says something and waits for the answer.
     pub async fn send(&mut self, message: impl Into<Input>) -> Answer {
         let mut events = self.stream(message);
@@ -74,13 +69,22 @@ impl Chat {
             steering: &self.steering,
             cancel: std::mem::take(&mut self.cancel),
             emit: Emitter(sender),
+            key: None,
         };
         Events { run: Some(run.drive(input).boxed()), receiver }
     }
 
-    /// Everything said so far.
+    /// Everything said so far. After a run that was dropped it may end in calls without results;
+    /// the next run mends that, and so does [`mend`].
     pub fn history(&self) -> &[Arc<Message>] {
         &self.history
+    }
+
+    /// Puts another history in place of this one: a shorter one, for instance. What is loaded
+    /// stays loaded.
+    pub fn set_history(&mut self, history: Vec<Arc<Message>>) {
+        self.history = history;
+        mend(&mut self.history);
     }
 
     /// Adds to the history without asking the model.
@@ -120,8 +124,10 @@ impl Chat {
     }
 
     fn forked(&self, conversation: Conversation) -> Self {
+        let mut history = self.history.clone();
+        mend(&mut history);
         let remembered = self.remembered.fork();
-        Self { remembered, ..Self::new(self.agent.clone(), conversation, self.history.clone()) }
+        Self { remembered, ..Self::new(self.agent.clone(), conversation, history) }
     }
 }
 
@@ -191,17 +197,23 @@ impl Stream for Events<'_> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         // What has happened is handed out before more is let happen.
-        if let Poll::Ready(Some(event)) = self.receiver.poll_next_unpin(context) {
-            return Poll::Ready(Some(event));
-        }
-        if let Some(run) = &mut self.run
-            && run.poll_unpin(context).is_ready()
+        let mut next = self.receiver.poll_next_unpin(context);
+        if next.is_pending()
+            && let Some(run) = &mut self.run
         {
-            self.run = None;
+            if run.poll_unpin(context).is_ready() {
+                self.run = None;
+            }
+            next = self.receiver.poll_next_unpin(context);
         }
-        match self.receiver.poll_next_unpin(context) {
+        // Nothing comes after the answer, whatever a tool still has to say.
+        if let Poll::Ready(Some(Event::RunFinished(_))) = &next {
+            self.run = None;
+            self.receiver.close();
+        }
+        match next {
             Poll::Pending if self.run.is_none() => Poll::Ready(None),
-            other => other,
+            next => next,
         }
     }
 }

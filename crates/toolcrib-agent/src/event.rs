@@ -54,6 +54,9 @@ pub enum Event {
         turn: usize,
         /// What it took.
         usage: Usage,
+        /// Whether what was written is part of the conversation now. If not, the model failed or
+        /// declined, and what was written is void.
+        kept: bool,
     },
     /// A person is asked whether a tool may run.
     Asked {
@@ -91,7 +94,8 @@ pub enum Event {
     CallFinished {
         /// The tool or verb.
         name: String,
-        /// What the model reads.
+        /// What came of it, under the name the model called it by. A model that repeats itself
+        /// reads a warning besides.
         result: CallResult,
         /// How long it took.
         #[serde(rename = "took_ms", serialize_with = "milliseconds")]
@@ -99,6 +103,11 @@ pub enum Event {
     },
     /// Tools have been loaded.
     Loaded {
+        /// Their names.
+        tools: Vec<String>,
+    },
+    /// Loaded tools have been put out, to keep within the token budget.
+    Unloaded {
         /// Their names.
         tools: Vec<String>,
     },
@@ -117,6 +126,7 @@ fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
 
 /// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Answer {
     /// What the model said last.
     pub text: String,
@@ -132,6 +142,7 @@ pub struct Answer {
 
 /// One call of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct CallRecord {
     /// The tool.
     pub name: String,

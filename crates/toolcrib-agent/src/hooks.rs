@@ -15,8 +15,9 @@ use crate::provider::{Reply, Request};
 /// Where a host takes part in a run. Each method does nothing unless written.
 ///
 /// Several hooks compose: each gets what the one before it made; of verdicts on a call the
-/// strictest holds. They see tools by their real names with their real arguments, never the
-/// envelope of a dispatcher, and are not asked about verbs, which run nothing.
+/// strictest holds. Those about calls see tools by their real names with their real arguments,
+/// never the envelope of a dispatcher, and are not asked about verbs, which run nothing. A run
+/// that is cancelled doesn't wait for a hook.
 ///
 /// ```
 /// use futures::future::{BoxFuture, FutureExt, ready};
@@ -63,8 +64,8 @@ pub trait Hooks: Send + Sync + 'static {
         ready(Flow::Continue).boxed()
     }
 
-    /// Makes another call of one: by another name, with other arguments. The first hook that
-    /// does has the last word.
+    /// Makes another call of one: by another name, with other arguments. The name is the one the
+    /// model used, without an envelope.
     fn resolve_tool_call<'a>(&'a self, _call: &'a Call) -> BoxFuture<'a, Option<Call>> {
         ready(None).boxed()
     }
@@ -74,7 +75,7 @@ pub trait Hooks: Send + Sync + 'static {
         ready(Verdict::Pass).boxed()
     }
 
-    /// Sees what a tool answered, and may change it.
+    /// Sees what came of a call that was let run, and may change it.
     fn after_tool_call<'a>(
         &'a self,
         _call: &'a PendingCall,
@@ -96,6 +97,56 @@ pub trait Hooks: Send + Sync + 'static {
     /// The run has ended.
     fn on_run_end<'a>(&'a self, _answer: &'a Answer) -> BoxFuture<'a, ()> {
         ready(()).boxed()
+    }
+}
+
+impl<H: Hooks + ?Sized> Hooks for Arc<H> {
+    fn transform_context(&self, messages: Vec<Arc<Message>>) -> BoxFuture<'_, Vec<Arc<Message>>> {
+        (**self).transform_context(messages)
+    }
+
+    fn transform_system_prompt(&self, prompt: String) -> BoxFuture<'_, String> {
+        (**self).transform_system_prompt(prompt)
+    }
+
+    fn convert_to_llm(&self, messages: Vec<Arc<Message>>) -> BoxFuture<'_, Vec<Arc<Message>>> {
+        (**self).convert_to_llm(messages)
+    }
+
+    fn before_model<'a>(&'a self, request: &'a mut Request) -> BoxFuture<'a, Flow> {
+        (**self).before_model(request)
+    }
+
+    fn after_model_response<'a>(&'a self, reply: &'a mut Reply) -> BoxFuture<'a, Flow> {
+        (**self).after_model_response(reply)
+    }
+
+    fn resolve_tool_call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Option<Call>> {
+        (**self).resolve_tool_call(call)
+    }
+
+    fn before_tool_call<'a>(&'a self, call: &'a PendingCall) -> BoxFuture<'a, Verdict> {
+        (**self).before_tool_call(call)
+    }
+
+    fn after_tool_call<'a>(
+        &'a self,
+        call: &'a PendingCall,
+        result: ToolResult,
+    ) -> BoxFuture<'a, ToolResult> {
+        (**self).after_tool_call(call, result)
+    }
+
+    fn on_tools_expanded<'a>(&'a self, tools: &'a [ToolName]) -> BoxFuture<'a, ()> {
+        (**self).on_tools_expanded(tools)
+    }
+
+    fn should_stop<'a>(&'a self, history: &'a [Arc<Message>]) -> BoxFuture<'a, Flow> {
+        (**self).should_stop(history)
+    }
+
+    fn on_run_end<'a>(&'a self, answer: &'a Answer) -> BoxFuture<'a, ()> {
+        (**self).on_run_end(answer)
     }
 }
 
@@ -142,15 +193,6 @@ pub enum Verdict {
 #[derive(Clone, Default)]
 pub(crate) struct Chain(Vec<Arc<dyn Hooks>>);
 
-/// What all hooks together say about a call.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Ruling {
-    /// The arguments, if a hook has changed them.
-    pub(crate) rewritten: Option<Value>,
-    /// The strictest verdict: never [`Verdict::Rewrite`].
-    pub(crate) verdict: Verdict,
-}
-
 impl Chain {
     pub(crate) fn push(&mut self, hooks: Arc<dyn Hooks>) {
         self.0.push(hooks);
@@ -192,37 +234,37 @@ impl Chain {
         Flow::Continue
     }
 
-    pub(crate) async fn resolve(&self, call: Call) -> Call {
-        if self.0.is_empty() {
-            return call;
-        }
-        let meant = call.target();
+    pub(crate) async fn resolve(&self, mut call: Call) -> Call {
         for hooks in &self.0 {
+            let meant = call.target();
+            if meant.names_verb() {
+                return call;
+            }
             if let Some(other) = hooks.resolve_tool_call(&meant).await {
-                return other;
+                call = other;
             }
         }
         call
     }
 
-    pub(crate) async fn rule(&self, call: &PendingCall) -> Ruling {
-        let mut ruling = Ruling { rewritten: None, verdict: Verdict::Pass };
-        let mut seen = call.clone();
+    /// Asks about a call; `check` looks at arguments that a hook has rewritten before the next
+    /// one sees them. Gives the strictest verdict, or what `check` says against the arguments.
+    pub(crate) async fn rule<E>(
+        &self,
+        call: &mut PendingCall,
+        mut check: impl FnMut(&mut PendingCall, Value) -> Result<(), E>,
+    ) -> Result<Verdict, E> {
+        let mut strictest = Verdict::Pass;
         for hooks in &self.0 {
-            match hooks.before_tool_call(&seen).await {
-                Verdict::Rewrite(arguments) => {
-                    seen.arguments = arguments.clone();
-                    ruling.rewritten = Some(arguments);
-                }
-                deny @ Verdict::Deny(_) => return Ruling { verdict: deny, ..ruling },
-                Verdict::Ask => ruling.verdict = Verdict::Ask,
-                Verdict::Allow if ruling.verdict == Verdict::Pass => {
-                    ruling.verdict = Verdict::Allow;
-                }
+            match hooks.before_tool_call(call).await {
+                Verdict::Rewrite(arguments) => check(call, arguments)?,
+                deny @ Verdict::Deny(_) => return Ok(deny),
+                Verdict::Ask => strictest = Verdict::Ask,
+                Verdict::Allow if strictest == Verdict::Pass => strictest = Verdict::Allow,
                 Verdict::Allow | Verdict::Pass => {}
             }
         }
-        ruling
+        Ok(strictest)
     }
 
     pub(crate) async fn after_tool_call(

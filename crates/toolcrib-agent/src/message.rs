@@ -25,6 +25,7 @@ use serde_json::Value;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Message {
     /// What a person said.
     User {
@@ -69,6 +70,7 @@ impl Message {
 /// A piece of what a person said or a tool gave.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Part {
     /// Text.
     Text {
@@ -101,6 +103,17 @@ impl Part {
                 )
             }
         }
+    }
+}
+
+/// The type of a picture as providers write it; `None` for one they don't take.
+pub(crate) fn picture_type(media_type: &str) -> Option<&'static str> {
+    match media_type.trim().to_ascii_lowercase().as_str() {
+        "image/png" => Some("image/png"),
+        "image/jpeg" | "image/jpg" => Some("image/jpeg"),
+        "image/gif" => Some("image/gif"),
+        "image/webp" => Some("image/webp"),
+        _ => None,
     }
 }
 
@@ -149,6 +162,7 @@ impl Assistant {
 /// A piece of what a model said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Said {
     /// Text.
     Text {

@@ -82,7 +82,8 @@ impl Permissions {
         Self { rules: Arc::new([(reading, Policy::default())]), otherwise: Permission::Ask }
     }
 
-    pub(crate) fn of(&self, tool: &Tool) -> Permission {
+    /// Whether a tool may run.
+    pub fn of(&self, tool: &Tool) -> Permission {
         let annotations = tool.spec().annotations();
         let fits = |(rule, of): &&(Rule, Policy)| {
             rule.read_only.is_none_or(|wanted| wanted == annotations.is_read_only())
@@ -95,12 +96,20 @@ impl Permissions {
 
 /// Asks a person whether a tool may run.
 pub trait Approver: Send + Sync + 'static {
-    /// Asks. The run waits, and one question is asked at a time.
+    /// Asks. The run waits, and asks one question at a time; runs at the same time may each ask
+    /// one.
     fn ask<'a>(&'a self, call: &'a PendingCall) -> BoxFuture<'a, Approval>;
+}
+
+impl<A: Approver + ?Sized> Approver for Arc<A> {
+    fn ask<'a>(&'a self, call: &'a PendingCall) -> BoxFuture<'a, Approval> {
+        (**self).ask(call)
+    }
 }
 
 /// A person's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Approval {
     /// This once.
     Once,

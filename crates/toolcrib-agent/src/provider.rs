@@ -95,12 +95,14 @@ pub struct ModelOptions {
     pub max_output: Option<u64>,
     /// How much chance there is in it.
     pub temperature: Option<f64>,
-    /// Further members of the request's body, which replace those of the same name.
+    /// Further members of the request's body, which replace those of the same name. A null takes
+    /// the member away.
     pub extra: Map<String, Value>,
 }
 
 /// A piece of an answer while it is written.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Delta {
     /// Text.
     Text(String),
@@ -138,6 +140,7 @@ pub struct Reply {
 
 /// Why an answer ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StopReason {
     /// The model had said everything, its calls included.
     #[default]
@@ -156,6 +159,7 @@ pub enum StopReason {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProviderError {
     /// No connection came about, or it broke before an answer began.
     #[error("{0}")]

@@ -11,7 +11,10 @@ const WINDOW: usize = 24;
 
 /// Counts calls that were made before with the same arguments and the same result.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats(VecDeque<u64>);
+pub(crate) struct Repeats {
+    calls: VecDeque<u64>,
+    warned: bool,
+}
 
 impl Repeats {
     /// Takes note of a call; says how often, this time included, it had this result.
@@ -25,18 +28,24 @@ impl Repeats {
             }
         }
         let key = hasher.finish();
-        if self.0.len() == WINDOW {
-            self.0.pop_front();
+        if self.calls.len() == WINDOW {
+            self.calls.pop_front();
         }
-        self.0.push_back(key);
-        self.0.iter().filter(|seen| **seen == key).count()
+        self.calls.push_back(key);
+        self.calls.iter().filter(|seen| **seen == key).count()
     }
-}
 
-/// What the model is told when it has made a call this often.
-pub(crate) fn warning(times: usize) -> String {
-    format!(
-        "You have made this call {times} times with the same result. Do something else: other \
-         arguments, another tool, or an answer with what you know."
-    )
+    /// What the model is told when it has made a call this often.
+    pub(crate) fn warn(&mut self, times: usize) -> String {
+        self.warned = true;
+        format!(
+            "You have made this call {times} times with the same result. Do something else: \
+             other arguments, another tool, or an answer with what you know."
+        )
+    }
+
+    /// Whether it has been told so.
+    pub(crate) fn was_warned(&self) -> bool {
+        self.warned
+    }
 }

@@ -1,38 +1,52 @@
 //! A tool's result as a model reads it.
 
+use data_encoding::BASE64;
 use serde_json::Value;
 use toolcrib_runtime::{Content, ToolResult};
 
-use crate::message::Part;
+use crate::message::{Part, picture_type};
 
-/// The most bytes of a picture, in base64; providers take about as much.
+/// The most bytes of the pictures in a result, in base64; providers take about as much.
 const MOST_IMAGE_BYTES: usize = 5 << 20;
 
 /// The parts of a result. Text beyond `most` bytes is cut out of the middle, and the model is
 /// told how much is missing.
 pub(crate) fn parts(result: &ToolResult, most: Option<usize>) -> Vec<Part> {
-    let mut parts: Vec<Part> = result.content().into_iter().map(part).collect();
-    if parts.is_empty()
-        && let Some(data) = result.structured()
-    {
-        parts.push(Part::text(data.to_string()));
-    }
+    let mut room = MOST_IMAGE_BYTES;
+    let parts = result.content().into_iter().map(|content| part(content, &mut room));
+    let mut parts: Vec<Part> = parts.collect();
     if parts.iter().all(|part| matches!(part, Part::Text { text } if text.is_empty())) {
-        return vec![Part::text("(no output)")];
+        let data = result.structured().map(|data| data.to_string());
+        parts = vec![Part::text(data.unwrap_or_else(|| "(no output)".to_owned()))];
     }
-    if let Some(most) = most {
-        let mut left = most;
-        for part in &mut parts {
-            if let Part::Text { text } = part {
-                shorten(text, left);
-                left = left.saturating_sub(text.len());
-            }
-        }
+    match most {
+        Some(most) => within(parts, most),
+        None => parts,
     }
-    parts
 }
 
-fn part(content: Content) -> Part {
+/// As many of the parts as fit, the last of them cut.
+fn within(parts: Vec<Part>, most: usize) -> Vec<Part> {
+    let (mut kept, mut left, mut dropped) = (Vec::new(), most, 0);
+    for part in parts {
+        match part {
+            Part::Text { .. } if left == 0 => dropped += 1,
+            Part::Text { mut text } => {
+                let length = text.len();
+                shorten(&mut text, left);
+                left = left.saturating_sub(length);
+                kept.push(Part::Text { text });
+            }
+            Part::Image { .. } => kept.push(part),
+        }
+    }
+    if dropped > 0 {
+        kept.push(Part::text(format!("[{dropped} more parts are left out. Ask for less.]")));
+    }
+    kept
+}
+
+fn part(content: Content, room: &mut usize) -> Part {
     let block = match content {
         Content::Text(text) => return Part::Text { text },
         Content::Block(block) => block,
@@ -41,7 +55,8 @@ fn part(content: Content) -> Part {
     let kind = block["type"].as_str().unwrap_or_default();
     let media_type = text(&block["mimeType"]).unwrap_or_else(|| "unknown type".to_owned());
     match (kind, &block["data"], &block["resource"]) {
-        ("image", Value::String(data), _) if data.len() <= MOST_IMAGE_BYTES => {
+        ("image", Value::String(data), _) if is_picture(&media_type, data, *room) => {
+            *room -= data.len();
             Part::Image { media_type, data: data.clone() }
         }
         ("image" | "audio", Value::String(data), _) => {
@@ -59,6 +74,12 @@ fn part(content: Content) -> Part {
         },
         _ => Part::text(block.to_string()),
     }
+}
+
+/// Whether a provider would take it: one that doesn't would refuse the conversation ever after.
+fn is_picture(media_type: &str, data: &str, room: usize) -> bool {
+    let has_size = (1..=room).contains(&data.len());
+    has_size && picture_type(media_type).is_some() && BASE64.decode(data.as_bytes()).is_ok()
 }
 
 fn shorten(text: &mut String, most: usize) {
@@ -115,8 +136,10 @@ mod tests {
 
     #[test]
     fn data_alone_is_shown_and_nothing_is_said_to_be_nothing() {
-        let data = json!({"content": [], "structuredContent": {"n": 1}});
-        assert_eq!(parts(&result(data), None), [Part::text(r#"{"n":1}"#)]);
+        for content in [json!([]), json!([{"type": "text", "text": ""}])] {
+            let data = json!({"content": content, "structuredContent": {"n": 1}});
+            assert_eq!(parts(&result(data), None), [Part::text(r#"{"n":1}"#)]);
+        }
         for nothing in
             [json!({}), json!({"content": []}), json!({"content": [{"type": "text", "text": ""}]})]
         {
@@ -136,6 +159,33 @@ mod tests {
         let left_out: usize = note.split(' ').next().unwrap().parse().unwrap();
         let kept = text.len() - "\n[".len() - note.split(']').next().unwrap().len() - "]\n".len();
         assert_eq!(left_out + kept, long.len());
+    }
+
+    #[test]
+    fn pictures_no_provider_takes_are_described() {
+        for (media_type, data) in [
+            ("image/svg+xml", "AAAA".to_owned()),
+            ("image/png", "not base64".to_owned()),
+            ("image/png", String::new()),
+            ("image/png", "AAAA".repeat(MOST_IMAGE_BYTES / 4 + 1)),
+        ] {
+            let image = json!({"type": "image", "data": data, "mimeType": media_type});
+            let parts = parts(&result(json!({"content": [image]})), None);
+            assert!(matches!(&parts[..], [Part::Text { .. }]), "{parts:?}");
+        }
+        let half = json!({"type": "image", "mimeType": "image/png",
+            "data": "AAAA".repeat(MOST_IMAGE_BYTES / 12)});
+        let four = parts(&result(json!({"content": [half, half, half, half]})), None);
+        let images = four.iter().filter(|part| matches!(part, Part::Image { .. })).count();
+        assert_eq!((four.len(), images), (4, 3));
+    }
+
+    #[test]
+    fn very_many_parts_are_counted_and_not_told() {
+        let many = json!({"content": vec![json!({"type": "text", "text": "ten bytes."}); 1000]});
+        let parts = parts(&result(many), Some(100));
+        assert_eq!(parts.len(), 11);
+        assert_eq!(parts[10], Part::text("[990 more parts are left out. Ask for less.]"));
     }
 
     #[test]

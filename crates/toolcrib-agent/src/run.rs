@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::Fingerprint;
+use toolcrib_core::{Fingerprint, TurnReport};
 use toolcrib_runtime::Conversation;
 use toolcrib_tokens::Usage;
 
@@ -65,15 +65,25 @@ pub(crate) struct Run<'a> {
     pub(crate) steering: &'a Steering,
     pub(crate) cancel: CancellationToken,
     pub(crate) emit: Emitter,
+    /// See [`Run::cache_key`].
+    pub(crate) key: Option<Arc<str>>,
 }
 
 impl Run<'_> {
     pub(crate) async fn drive(mut self, input: Vec<Message>) {
         self.emit.tell(Event::RunStarted).await;
         mend(self.history);
+        self.steering.take().into_iter().for_each(|message| self.append(message));
+        if input.is_empty() && ends_in_text(self.history) {
+            // Providers take an answer's beginning for its whole, or not at all.
+            self.append(Message::notice("Go on where you stopped."));
+        }
         input.into_iter().for_each(|message| self.append(message));
         let mut answer = Answer::default();
-        answer.end = self.turns(&mut answer).await;
+        answer.end = match self.turns(&mut answer).await {
+            Ok(end) => end,
+            Err(Cancelled) => End::Cancelled,
+        };
         self.agent.hooks.on_run_end(&answer).await;
         self.emit.send(Event::RunFinished(answer));
     }
@@ -84,22 +94,28 @@ impl Run<'_> {
         self.emit.send(Event::Appended { message });
     }
 
-    async fn turns(&mut self, answer: &mut Answer) -> End {
+    /// What somebody else does, unless the run is cancelled meanwhile.
+    pub(crate) async fn unless_cancelled<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Cancelled> {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(Cancelled),
+            done = work => Ok(done),
+        }
+    }
+
+    async fn turns(&mut self, answer: &mut Answer) -> Result<End, Cancelled> {
         let mut ids = Ids::of(self.history);
         let mut repeats = Repeats::default();
         loop {
             self.steering.take().into_iter().for_each(|message| self.append(message));
-            if self.cancel.is_cancelled() {
-                return End::Cancelled;
-            }
-            let mut reply = match self.ask(answer).await {
+            let reply = match self.ask(answer).await? {
                 Ok(reply) => reply,
-                Err(end) => return end,
+                Err(end) => return Ok(end),
             };
-            let flow = self.agent.hooks.after_model_response(&mut reply).await;
-            if let StopReason::Refusal(reason) = reply.stop {
-                return End::Refused { reason };
-            }
+            let (mut reply, flow) = reply;
             ids.settle(&mut reply.content);
             let said = Assistant { content: reply.content };
             let (calls, text): (Vec<ToolCall>, String) =
@@ -110,38 +126,40 @@ impl Run<'_> {
             self.append(Message::Assistant(said));
             if let Flow::Stop(reason) = flow {
                 self.leave_unanswered(&calls, &reason);
-                return End::Stopped { reason };
+                return Ok(End::Stopped { reason });
             }
             if calls.is_empty() {
                 match reply.stop {
                     StopReason::Paused => continue,
-                    StopReason::Length => return End::Length,
+                    StopReason::Length => return Ok(End::Length),
                     StopReason::ContextFull => {
-                        return End::ContextFull { reason: "the window is full".to_owned() };
+                        let reason = "the window is full".to_owned();
+                        return Ok(End::ContextFull { reason });
                     }
                     StopReason::End | StopReason::Other(_) | StopReason::Refusal(_) => {}
                 }
                 if self.steering.is_empty() {
-                    return End::Done;
+                    return Ok(End::Done);
                 }
                 continue;
             }
-            let cut = reply.stop == StopReason::Length;
+            let cut = !matches!(reply.stop, StopReason::End | StopReason::Paused);
             let batch = self.batch(&calls, cut, &mut repeats).await;
             let Batch { results, records, stop, repeating } = batch;
             answer.calls.extend(records);
             self.append(Message::Tool { results });
             if self.cancel.is_cancelled() {
-                return End::Cancelled;
+                return Err(Cancelled);
             }
             if let Some(reason) = stop {
-                return End::Stopped { reason };
+                return Ok(End::Stopped { reason });
             }
             if let Some(name) = repeating {
-                return End::Repeating { name };
+                return Ok(End::Repeating { name });
             }
-            if let Flow::Stop(reason) = self.agent.hooks.should_stop(self.history).await {
-                return End::Stopped { reason };
+            let stop = self.agent.hooks.should_stop(self.history);
+            if let Flow::Stop(reason) = self.unless_cancelled(stop).await? {
+                return Ok(End::Stopped { reason });
             }
         }
     }
@@ -157,63 +175,107 @@ impl Run<'_> {
     }
 
     /// Asks the model, once as far as the conversation is concerned.
-    async fn ask(&mut self, answer: &mut Answer) -> Result<Reply, End> {
-        self.conversation.begin_turn();
+    async fn ask(&mut self, answer: &mut Answer) -> Result<Result<(Reply, Flow), End>, Cancelled> {
+        let report = self.conversation.begin_turn();
+        self.tell_changes(report).await;
         let shown = match self.conversation.prepare() {
             Ok(shown) => shown,
-            Err(error) => return Err(End::Failed { reason: error.to_string() }),
+            Err(error) => return Ok(Err(End::Failed { reason: error.to_string() })),
         };
         for text in shown.announcements {
             self.append(Message::Notice { text });
         }
         if answer.turns >= self.conversation.iteration_limit(self.agent.limits.turns) {
-            return Err(End::Limit { turns: answer.turns });
+            return Ok(Err(End::Limit { turns: answer.turns }));
         }
         let Parts { system, model, options, sees_images, hooks, .. } = self.agent;
         let section = &shown.system_section;
         let gap = if system.is_empty() || section.is_empty() { "" } else { "\n\n" };
-        let system = hooks.system_prompt(format!("{system}{gap}{section}")).await;
+        let system = hooks.system_prompt(format!("{system}{gap}{section}"));
+        let system = self.unless_cancelled(system).await?;
+        let mut messages = self.unless_cancelled(hooks.context(self.history.clone())).await?;
+        // A hook that keeps the newest messages may have parted calls from their results.
+        mend(&mut messages);
         let mut request = Request {
             model: model.clone(),
             system: system.into(),
             tools: shown.tools,
-            messages: hooks.context(self.history.clone()).await,
+            messages,
             options: options.clone(),
             sees_images: *sees_images,
             cache_key: self.cache_key(),
         };
-        if let Flow::Stop(reason) = hooks.before_model(&mut request).await {
-            return Err(End::Stopped { reason });
+        let flow = self.unless_cancelled(hooks.before_model(&mut request)).await?;
+        if let Flow::Stop(reason) = flow {
+            return Ok(Err(End::Stopped { reason }));
         }
         answer.turns += 1;
         let turn = answer.turns;
         self.emit.tell(Event::TurnStarted { turn }).await;
-        let mut usage = Usage::default();
-        let reply = self.attempts(&request, &mut usage).await;
+        let (mut usage, before) = (Usage::default(), self.history.len());
+        let reply = self.settled(&request, &mut usage).await;
         add(&mut answer.usage, usage);
-        self.emit.tell(Event::TurnFinished { turn, usage }).await;
+        let kept = matches!(reply, Ok(Ok(_))) || self.history.len() > before;
+        self.emit.tell(Event::TurnFinished { turn, usage, kept }).await;
         reply
     }
 
+    /// What the model answers, once hooks have seen it.
+    async fn settled(
+        &mut self,
+        request: &Request,
+        usage: &mut Usage,
+    ) -> Result<Result<(Reply, Flow), End>, Cancelled> {
+        let mut reply = match self.attempts(request, usage).await? {
+            Ok(reply) => reply,
+            Err(end) => return Ok(Err(end)),
+        };
+        let hooks = &self.agent.hooks;
+        let flow = self.unless_cancelled(hooks.after_model_response(&mut reply)).await?;
+        Ok(match reply.stop {
+            StopReason::Refusal(reason) => Err(End::Refused { reason }),
+            _ => Ok((reply, flow)),
+        })
+    }
+
+    /// Tells what the beginning of a turn has loaded and put out.
+    async fn tell_changes(&self, report: TurnReport) {
+        let names = |tools: &[Arc<str>]| tools.iter().map(ToString::to_string).collect();
+        if !report.evicted.is_empty() {
+            self.emit.tell(Event::Unloaded { tools: names(&report.evicted) }).await;
+        }
+        if !report.preloaded.is_empty() {
+            self.emit.tell(Event::Loaded { tools: names(&report.preloaded) }).await;
+        }
+    }
+
     /// Equal for all requests of a conversation, also when it is resumed elsewhere.
-    fn cache_key(&self) -> Option<Arc<str>> {
+    fn cache_key(&mut self) -> Option<Arc<str>> {
+        if self.key.is_some() {
+            return self.key.clone();
+        }
         let first = serde_json::to_vec(&**self.history.first()?).ok()?;
         let key = Fingerprint::of([self.agent.system.as_bytes(), &first]).to_string();
-        Some(key.into())
+        self.key = Some(key.into());
+        self.key.clone()
     }
 
     /// Asks until there is an answer, or no more to be hoped for.
-    async fn attempts(&mut self, request: &Request, usage: &mut Usage) -> Result<Reply, End> {
+    async fn attempts(
+        &mut self,
+        request: &Request,
+        usage: &mut Usage,
+    ) -> Result<Result<Reply, End>, Cancelled> {
         let (mut failures, mut was_empty) = (0, false);
         loop {
             let error = match self.attempt(request).await {
                 Ok(reply) => {
                     add(usage, reply.usage);
                     if !is_empty(&reply) {
-                        return Ok(reply);
+                        return Ok(Ok(reply));
                     }
                     if was_empty {
-                        return Err(End::Empty);
+                        return Ok(Err(End::Empty));
                     }
                     was_empty = true;
                     let reason = "the answer was empty".to_owned();
@@ -226,7 +288,7 @@ impl Run<'_> {
                         let content = vec![Said::Text { text: written }];
                         self.append(Message::Assistant(Assistant { content }));
                     }
-                    return Err(End::Cancelled);
+                    return Err(Cancelled);
                 }
                 Err(Cut::Failed(error)) => error,
             };
@@ -238,20 +300,16 @@ impl Run<'_> {
                 Retry::After(wait) => Some(wait),
             };
             let Some(wait) = wait.filter(|_| failures < limits.retries) else {
-                return Err(match error {
+                return Ok(Err(match error {
                     ProviderError::ContextTooLong(reason) => End::ContextFull { reason },
                     _ => End::Failed { reason },
-                });
+                }));
             };
             failures += 1;
             let wait = wait.min(limits.wait);
             tracing::info!(reason, ?wait, "the model will be asked again");
             self.emit.tell(Event::Retrying { reason, wait }).await;
-            tokio::select! {
-                biased;
-                () = self.cancel.cancelled() => return Err(End::Cancelled),
-                () = tokio::time::sleep(wait) => {}
-            }
+            self.unless_cancelled(tokio::time::sleep(wait)).await?;
         }
     }
 
@@ -259,10 +317,8 @@ impl Run<'_> {
         let mut deltas = self.agent.provider.stream(request.clone());
         let mut written = String::new();
         loop {
-            let delta = tokio::select! {
-                biased;
-                () = self.cancel.cancelled() => return Err(Cut::Cancelled { written }),
-                delta = deltas.next() => delta,
+            let Ok(delta) = self.unless_cancelled(deltas.next()).await else {
+                return Err(Cut::Cancelled { written });
             };
             match delta {
                 Some(Ok(Delta::Finished(reply))) => return Ok(reply),
@@ -280,6 +336,17 @@ impl Run<'_> {
                 }
             }
         }
+    }
+}
+
+/// Somebody has stopped the run.
+pub(crate) struct Cancelled;
+
+/// Whether the last thing in a history is the model's own text.
+fn ends_in_text(history: &[Arc<Message>]) -> bool {
+    match history.last().map(|message| &**message) {
+        Some(Message::Assistant(said)) => matches!(said.content.last(), Some(Said::Text { .. })),
+        _ => false,
     }
 }
 

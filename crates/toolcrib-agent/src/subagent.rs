@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolcrib_core::PatternError;
+use toolcrib_core::ToolName;
 use toolcrib_runtime::{Function, function};
 
 use crate::agent::{Agent, Parts};
@@ -18,7 +18,7 @@ tokio::task_local! {
     static DEPTH: usize;
 }
 
-/// What a sub-agent is given to do.
+// What a sub-agent is given to do. Not a doc comment: that would reach the model.
 #[derive(Deserialize, JsonSchema)]
 struct Task {
     /// What to do, with everything one must know to do it: nothing else is passed on.
@@ -30,7 +30,10 @@ impl Agent {
     /// answer. It has the agent's own policy and deferral; its loads, its messages and its
     /// permissions are its own, and nothing of them reaches whoever calls it.
     ///
-    /// An agent never sees the tool that it is.
+    /// An agent never sees the tool that it is. What it takes is not part of the caller's
+    /// [`Answer::usage`](crate::Answer::usage): an agent has [`Hooks::on_run_end`](crate::Hooks) to
+    /// count it. An agent that is registered with the very crib it works with keeps that crib
+    /// alive until it is removed from it.
     ///
     /// ```
     /// use toolcrib_agent::{Agent, Scripted, Turn};
@@ -43,7 +46,7 @@ impl Agent {
     /// let reader = Agent::builder(Scripted::new([Turn::text("42.")]), "small", crib.clone())
     ///     .policy(Policy::new(rules)?)
     ///     .build();
-    /// crib.register(reader.into_tool("look_up", "Finds something out, and changes nothing.")?)?;
+    /// crib.register(reader.into_tool("look_up", "Finds something out, and changes nothing."))?;
     ///
     /// let call = Turn::call("look_up", serde_json::json!({"task": "What is six by seven?"}));
     /// let model = Scripted::new([call, Turn::text("It is 42.")]);
@@ -51,11 +54,10 @@ impl Agent {
     /// assert_eq!((answer.text.as_str(), answer.calls[0].name.as_str()), ("It is 42.", "look_up"));
     /// # Ok(()) }
     /// ```
-    pub fn into_tool(self, name: &str, description: &str) -> Result<Function, PatternError> {
-        let own = globset::escape(name);
-        let policy = self.0.policy.denying(&own)?;
+    pub fn into_tool(self, name: &str, description: &str) -> Function {
+        let policy = self.0.policy.without(&ToolName::host(name));
         let agent = Agent(Arc::new(Parts { policy, ..Parts::clone(&self.0) }));
-        Ok(function(name, description, move |Task { task }: Task| {
+        function(name, description, move |Task { task }: Task| {
             let agent = agent.clone();
             async move {
                 let depth = DEPTH.try_with(|depth| *depth).unwrap_or(0);
@@ -70,6 +72,6 @@ impl Agent {
                     end => Err(format!("It did not finish: {end}. It said last: {}", answer.text)),
                 }
             }
-        }))
+        })
     }
 }

@@ -54,6 +54,8 @@ struct Inner {
     rules: PolicyRules,
     /// Whether only tools of MCP servers are admitted, which no rule can say.
     mcp_only: bool,
+    /// Tools that are not admitted, which no rule need say.
+    without: Vec<ToolName>,
     allow_tools: Option<Globs>,
     deny_tools: Globs,
     allow_servers: Option<Globs>,
@@ -73,6 +75,7 @@ impl Policy {
             deny_servers: Globs::new(&rules.deny_servers)?,
             fingerprint: Fingerprint::of([text.as_slice()]),
             mcp_only: false,
+            without: Vec::new(),
             rules,
         })))
     }
@@ -110,17 +113,18 @@ impl Policy {
             deny_servers: Globs::default(),
             fingerprint,
             mcp_only: false,
+            without: Vec::new(),
             rules,
         }))
     }
 
-    /// The same policy, which also never admits what matches this pattern.
-    pub fn denying(&self, pattern: &str) -> Result<Self, PatternError> {
-        let mut rules = self.rules().clone();
-        rules.deny_tools.push(pattern.to_owned());
-        let Inner { mcp_only, .. } = *self.0;
-        let policy = Self::new(rules)?;
-        Ok(if mcp_only { policy.of_mcp_only() } else { policy })
+    /// The same policy, which also never admits this one tool.
+    pub fn without(&self, tool: &ToolName) -> Self {
+        let mut inner = (*self.0).clone();
+        inner.without.push(tool.clone());
+        let name = tool.to_string();
+        inner.fingerprint = Fingerprint::of([inner.fingerprint.as_bytes(), name.as_bytes()]);
+        Self(Arc::new(inner))
     }
 
     /// What the policy says.
@@ -151,7 +155,7 @@ impl Policy {
             ToolSource::Mcp { server } => self.admits_server(server),
             _ => !self.0.mcp_only,
         };
-        if !from_there {
+        if !from_there || self.0.without.contains(name) {
             return false;
         }
         let read_only = !rules.read_only || annotations.is_read_only();
@@ -215,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_can_be_narrowed() {
-        let (a, b) = (ToolName::mcp("files", "read"), ToolName::mcp("files", "write"));
-        let narrowed = policy(PolicyRules::default()).denying("files/write").unwrap();
-        assert!(plain(&narrowed, &a) && !plain(&narrowed, &b));
-        let server = Policy::only_server("files").unwrap().denying("write").unwrap();
-        assert!(plain(&server, &a) && !plain(&server, &b));
-        assert!(!plain(&server, &ToolName::host("read")));
-        assert!(Policy::default().denying("[").is_err());
+    fn a_policy_can_leave_out_one_tool() {
+        let (own, other) = (ToolName::host("search"), ToolName::mcp("web", "search"));
+        let before = Policy::default();
+        let narrowed = before.without(&own);
+        assert!(!plain(&narrowed, &own) && plain(&narrowed, &other));
+        assert_ne!(before.fingerprint(), narrowed.fingerprint());
+        let server = Policy::only_server("web").unwrap().without(&other);
+        assert!(!plain(&server, &own) && !plain(&server, &other));
     }
 
     #[test]

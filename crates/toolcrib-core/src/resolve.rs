@@ -238,6 +238,7 @@ fn misfit(tool: &Tool, problems: &[Problem], effects: Effects) -> Answer {
         "The arguments do not fit `{}`, so nothing was run. Mend them and call again.",
         tool.exposed()
     );
+    let effects = Effects { misfit: Some(tool.name().clone()), ..effects };
     let tool = Row::of(tool.definition(), None);
     Answer::json(&Misfit { error, problems, tool }, true, effects)
 }

@@ -189,6 +189,9 @@ pub struct Effects {
     /// Something asked for is not known. A toolset that is still starting may have it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub missed: bool,
+    /// The tool that was called with arguments that don't fit it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misfit: Option<ToolName>,
     /// What was searched for by words, and which tools were listed for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub searched: Option<Searched>,

@@ -19,7 +19,8 @@ const VERSION: &str = "2023-06-01";
 /// Thinking, and what the API's own tools did, is kept in the conversation and sent back as it
 /// came. Prompt caching needs no setting: tools, system prompt and conversation are marked so
 /// that each request reads what the one before wrote. A `cache_control` in
-/// [`ModelOptions::extra`](crate::ModelOptions::extra) replaces these marks with the API's own.
+/// [`ModelOptions::extra`](crate::ModelOptions::extra) replaces these marks with the API's own, and
+/// a null there takes them away.
 ///
 /// ```
 /// use toolcrib_agent::Provider;

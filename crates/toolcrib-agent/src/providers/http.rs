@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response, StatusCode, Url, redirect};
+use reqwest::{Client, Proxy, Response, StatusCode, Url, redirect};
 use tokio::time::timeout;
 use toolcrib_wire::{Events, Lines};
 
+use super::body::{LARGEST, Size, too_long};
 use crate::provider::{Delta, ProviderError};
-use address::{joined, parse_base, without_secrets};
+use address::{joined, parse_base, parse_proxy, without_secrets};
 use retry_after::retry_after;
 
 /// How long a connection is kept for the next request.
@@ -28,9 +29,6 @@ const SETTLE_LIMIT: Duration = Duration::from_millis(100);
 
 /// How long the reason of a refusal is waited for.
 const REASON_LIMIT: Duration = Duration::from_secs(10);
-
-/// The most bytes of one piece of an answer, or of one that comes whole.
-const MOST_BYTES: usize = 32 << 20;
 
 /// The most bytes that are read of a refusal.
 const MOST_REASON_BYTES: usize = 64 << 10;
@@ -48,6 +46,9 @@ pub struct Access {
     pub key: Option<String>,
     /// Further headers. They replace those of the same name that would be sent anyway.
     pub headers: Vec<(String, String)>,
+    /// The proxy all requests go through, `http://user:password@proxy.example.com:3128`; no proxy
+    /// without it, whatever the environment says.
+    pub proxy: Option<String>,
     /// How long it may take.
     pub limits: Limits,
 }
@@ -80,6 +81,14 @@ pub enum AccessError {
     /// The address is none.
     #[error("`{url}` is not the address of an API: {reason}")]
     Url {
+        /// What was given, without secrets.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The address of the proxy is none.
+    #[error("`{url}` is not the address of a proxy: {reason}")]
+    Proxy {
         /// What was given, without secrets.
         url: String,
         /// What is wrong with it.
@@ -130,6 +139,7 @@ pub(super) struct Http(Arc<Target>);
 struct Target {
     base: Url,
     headers: HeaderMap,
+    proxy: Option<Url>,
     /// What no error may repeat.
     secrets: Vec<String>,
     limits: Limits,
@@ -161,7 +171,13 @@ impl Http {
         for (name, value) in fixed {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
+        let proxy = access.proxy.as_deref().map(str::trim).filter(|url| !url.is_empty());
+        let proxy = proxy.map(parse_proxy).transpose()?;
         let mut secrets: Vec<String> = base.password().map(str::to_owned).into_iter().collect();
+        if let Some(proxy) = &proxy {
+            secrets.extend(proxy.password().map(str::to_owned));
+            secrets.push(proxy.username().to_owned());
+        }
         let key = access.key.as_deref().map(str::trim).filter(|key| !key.is_empty());
         if let Some(key) = key {
             let (name, value) = match auth {
@@ -183,7 +199,8 @@ impl Http {
         }
         secrets.retain(|secret| secret.len() >= LEAST_SECRET);
         let client = OnceLock::new();
-        Ok(Self(Arc::new(Target { base, headers, secrets, limits: access.limits, client })))
+        let limits = access.limits;
+        Ok(Self(Arc::new(Target { base, headers, proxy, secrets, limits, client })))
     }
 
     /// Sends a request and reads what comes back. Dropping the stream closes the connection.
@@ -323,6 +340,10 @@ impl Target {
         if status.is_success() {
             return Ok(response);
         }
+        if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+            let message = format!("HTTP {status}: the proxy wants another user or password");
+            return Err(ProviderError::Denied(message));
+        }
         if status.is_redirection() {
             let message = format!("HTTP {status}: the API has moved, correct the base URL");
             return Err(ProviderError::Rejected(message));
@@ -334,16 +355,19 @@ impl Target {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = Client::builder()
+        let failed = |error| ProviderError::Rejected(format!("no HTTP client: {error}"));
+        let mut builder = Client::builder()
             .connect_timeout(self.limits.connect)
             .pool_idle_timeout(IDLE_LIMIT)
             .tcp_nodelay(true)
             // Another address would get the key and the whole conversation.
             .redirect(redirect::Policy::none())
             .no_proxy()
-            .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| ProviderError::Rejected(format!("no HTTP client: {error}")))?;
+            .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")));
+        if let Some(proxy) = &self.proxy {
+            builder = builder.proxy(Proxy::all(proxy.clone()).map_err(failed)?);
+        }
+        let client = builder.build().map_err(failed)?;
         Ok(self.client.get_or_init(|| client))
     }
 
@@ -361,12 +385,10 @@ impl Target {
     }
 
     async fn read_whole(&self, mut response: Response) -> Result<String, ProviderError> {
-        let mut bytes = Vec::new();
+        let (mut bytes, mut size) = (Vec::new(), Size::default());
         while let Some(chunk) = self.chunk(&mut response).await? {
+            size.grow(chunk.as_ref().len())?;
             bytes.extend_from_slice(chunk.as_ref());
-            if bytes.len() > MOST_BYTES {
-                return Err(too_long());
-            }
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -445,8 +467,8 @@ enum Cutter {
 impl Cutter {
     fn new(framing: Framing) -> Self {
         match framing {
-            Framing::Events => Self::Events(Events::new(MOST_BYTES)),
-            Framing::Lines => Self::Lines(Lines::new(MOST_BYTES)),
+            Framing::Events => Self::Events(Events::new(LARGEST)),
+            Framing::Lines => Self::Lines(Lines::new(LARGEST)),
         }
     }
 
@@ -475,10 +497,6 @@ impl Cutter {
         };
         Some(piece.map_err(|_| too_long()))
     }
-}
-
-fn too_long() -> ProviderError {
-    ProviderError::Broken(format!("a piece of the answer has more than {MOST_BYTES} bytes"))
 }
 
 fn content_type(response: &Response) -> String {
@@ -512,6 +530,7 @@ impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access")
             .field("base_url", &self.base_url.as_deref().map(without_secrets))
+            .field("proxy", &self.proxy.as_deref().map(without_secrets))
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
@@ -525,7 +544,11 @@ impl fmt::Debug for Target {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::provider::Reply;
 
     #[test]
     fn a_header_that_cant_be_sent_is_named_and_not_shown() {
@@ -545,9 +568,92 @@ mod tests {
             base_url: Some("http://user:hidden@h/v1?token=hidden".into()),
             key: Some("hidden-key".into()),
             headers: vec![("x-token".into(), "hidden-too".into())],
+            proxy: Some("http://hidden:hidden@proxy:3128".into()),
             ..Access::default()
         };
         let printed = format!("{access:?} {:?}", Http::open(access.clone(), "", Auth::Bearer, &[]));
         assert!(printed.contains("http://h/v1") && !printed.contains("hidden"), "{printed}");
+        assert!(printed.contains("http://proxy:3128"), "{printed}");
+    }
+
+    #[test]
+    fn a_proxy_that_is_none_is_refused_without_its_secrets() {
+        let open = |proxy: &str| {
+            let access = Access { proxy: Some(proxy.into()), ..Access::default() };
+            Http::open(access, "http://h", Auth::Bearer, &[])
+        };
+        for proxy in ["proxy:3128", "socks5://user:hidden@h", "http://user:hidden@", "hidden@"] {
+            let error = open(proxy).unwrap_err();
+            assert!(matches!(error, AccessError::Proxy { .. }), "{error:?}");
+            assert!(!error.to_string().contains("hidden"), "{error}");
+        }
+        for proxy in ["http://h:3128", " https://user:word@h ", "", " "] {
+            assert!(open(proxy).is_ok(), "{proxy}");
+        }
+    }
+
+    /// Takes no notice of what it reads.
+    struct Deaf;
+
+    impl Reader for Deaf {
+        fn piece(&mut self, _: &str, _: &mut Vec<Delta>) -> Result<(), ProviderError> {
+            Ok(())
+        }
+
+        fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), ProviderError> {
+            out.push(Delta::Finished(Reply::default()));
+            Ok(())
+        }
+
+        fn whole(&mut self, _: &str, out: &mut Vec<Delta>) -> Result<(), ProviderError> {
+            self.end(out)
+        }
+    }
+
+    /// What a proxy is sent for a request to `http://api.invalid/v1`, and what comes of its
+    /// answer.
+    async fn through_a_proxy(answer: &'static str) -> (String, Result<Delta, ProviderError>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = format!("http://some-user:s%20secret@{}", listener.local_addr().unwrap());
+        let access = Access { proxy: Some(proxy), ..Access::default() };
+        let http = Http::open(access, "http://api.invalid/v1", Auth::Bearer, &[]).unwrap();
+        let exchange = Exchange {
+            path: "chat",
+            body: b"{}".to_vec(),
+            framing: Framing::Lines,
+            refusal: |status, body| ProviderError::Rejected(format!("{status} {body}")),
+        };
+        let served = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut head = String::new();
+            while !head.ends_with("{}") {
+                let mut bytes = [0; 1024];
+                let read = socket.read(&mut bytes).await.unwrap();
+                assert!(read > 0, "{head}");
+                head.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+            }
+            socket.write_all(answer.as_bytes()).await.unwrap();
+            head.to_lowercase()
+        };
+        let mut stream = http.stream(exchange, Deaf);
+        let (head, delta) = futures::join!(served, stream.next());
+        (head, delta.unwrap())
+    }
+
+    #[tokio::test]
+    async fn requests_go_through_the_proxy_and_no_error_repeats_its_user() {
+        let ok = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        let (head, delta) = through_a_proxy(ok).await;
+        assert!(head.starts_with("post http://api.invalid/v1/chat http/1.1\r\n"), "{head}");
+        let user = data_encoding::BASE64.encode(b"some-user:s secret").to_lowercase();
+        assert!(head.contains(&format!("proxy-authorization: basic {user}\r\n")), "{head}");
+        assert_eq!(delta, Ok(Delta::Finished(Reply::default())));
+
+        let refused = "HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\nnot for some-user";
+        let (_, error) = through_a_proxy(refused).await;
+        assert_eq!(error, Err(ProviderError::Rejected("403 not for ***".into())));
+        let unknown = "HTTP/1.1 407 Who\r\nconnection: close\r\n\r\n";
+        let (_, error) = through_a_proxy(unknown).await;
+        assert!(matches!(error, Err(ProviderError::Denied(_))), "{error:?}");
     }
 }

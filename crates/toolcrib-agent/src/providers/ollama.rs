@@ -17,7 +17,8 @@ use crate::provider::{Delta, Provider, ProviderError, Request};
 /// thinks is kept and sent back, for models that want to see it.
 ///
 /// The window of a local model is whatever the server was started with; `options.num_ctx` in
-/// [`ModelOptions::extra`](crate::ModelOptions::extra) asks for another.
+/// [`ModelOptions::extra`](crate::ModelOptions::extra) asks for another. Members of `options` are
+/// laid one by one over those that are sent anyway.
 ///
 /// ```
 /// use toolcrib_agent::{Provider, providers::{Access, Ollama}};

@@ -14,21 +14,19 @@ use crate::provider::{Delta, Provider, ProviderError, Request};
 pub(super) use request::written;
 pub(super) use response::{in_band, refusal, usage};
 
+const NAME: &str = "openai-chat";
+
 pub(super) const OPENAI: &str = "https://api.openai.com/v1";
-
-/// The longest answer that is read, in bytes.
-pub(super) const LONGEST: usize = 32_000_000;
-
-pub(super) fn too_long() -> ProviderError {
-    ProviderError::Broken(format!("the answer is longer than {} MB", LONGEST / 1_000_000))
-}
 
 /// OpenAI Chat Completions (`POST {base}/chat/completions`), and whatever is compatible with it:
 /// vLLM, llama.cpp, LM Studio, OpenRouter and others, by their base URL.
 ///
 /// The base URL is `https://api.openai.com/v1` unless another is given. A key is sent if there is
-/// one; most servers of one's own need none. What a model thinks is told while it streams and not
-/// sent back, as this API has no place for it.
+/// one; most servers of one's own need none.
+///
+/// What a model thinks is kept and goes back to the servers that are compatible, by the name it
+/// came by (`reasoning_content` or `reasoning`): some refuse to go on after a call without it.
+/// OpenAI's own shows none here and takes none.
 ///
 /// ```
 /// use toolcrib_agent::providers::{Access, OpenAiChat};
@@ -54,7 +52,7 @@ impl OpenAiChat {
 
 impl Provider for OpenAiChat {
     fn name(&self) -> &str {
-        "openai-chat"
+        NAME
     }
 
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ProviderError>> {
@@ -77,14 +75,15 @@ pub(super) enum Server {
 
 impl Server {
     pub(super) fn at(base_url: Option<&str>) -> Self {
-        let Some(base_url) = base_url else { return Self::OpenAi };
+        let Some(base_url) = base_url.map(str::trim).filter(|url| !url.is_empty()) else {
+            return Self::OpenAi;
+        };
         let url = Url::parse(base_url).ok();
-        match url.as_ref().and_then(Url::host_str) {
-            Some(host) if host == "api.openai.com" || host.ends_with(".api.openai.com") => {
-                Self::OpenAi
-            }
-            _ => Self::Compatible,
-        }
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        let is_openai = host == "api.openai.com"
+            || host.ends_with(".api.openai.com")
+            || host.ends_with(".openai.azure.com");
+        if is_openai { Self::OpenAi } else { Self::Compatible }
     }
 }
 
@@ -96,6 +95,11 @@ mod tests {
     fn only_openai_itself_gets_what_only_it_knows() {
         for (base_url, server) in [
             (None, Server::OpenAi),
+            (Some(""), Server::OpenAi),
+            (Some(" \n"), Server::OpenAi),
+            (Some(" https://api.openai.com/v1\n"), Server::OpenAi),
+            (Some("https://my-team.openai.azure.com/openai/v1"), Server::OpenAi),
+            (Some("https://openai.azure.com.example.org/v1"), Server::Compatible),
             (Some("https://api.openai.com/v1"), Server::OpenAi),
             (Some("https://eu.api.openai.com/v1"), Server::OpenAi),
             (Some("https://api.openai.com.example.org/v1"), Server::Compatible),

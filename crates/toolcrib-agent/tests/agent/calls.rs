@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use serde_json::json;
-use toolcrib_agent::{End, Event, Message, Turn};
+use toolcrib_agent::{End, Event, Input, Message, Turn};
 use toolcrib_core::{GroupId, Schema, Strategy, ToolName, ToolSpec};
 use toolcrib_runtime::{CallError, Invocation, Listing, ToolResult, Toolset};
 
@@ -231,4 +231,134 @@ async fn a_fork_goes_its_own_way() {
     let parents = &requests[4].messages;
     assert_eq!(parents.len(), 5);
     assert_eq!(parents[..4], requests[2].messages[..4], "both began alike");
+}
+
+#[tokio::test]
+async fn many_equal_calls_in_one_batch_are_warned_of_before_the_run_ends() {
+    let six = || Turn::calls(vec![dispatched("measure", json!({"name": "bolt"})); 6]);
+    let stage = agent(deferred(), [six(), Turn::text("Enough.")]).await;
+    assert_eq!(follow(&mut stage.agent.chat(), "Measure.").await.1.end, End::Done);
+    let stage = agent(deferred(), [six(), six(), Turn::text("Enough.")]).await;
+    let (_, answer) = follow(&mut stage.agent.chat(), "Measure.").await;
+    assert_eq!(answer.end, End::Repeating { name: "measure".into() });
+}
+
+#[tokio::test]
+async fn a_model_can_be_let_go_on_without_a_word() {
+    let stage = agent(deferred(), [Turn::text("Once upon a"), Turn::text("time.")]).await;
+    let mut chat = stage.agent.chat();
+    follow(&mut chat, "A story.").await;
+    assert_eq!(chat.send(Input::none()).await.text, "time.");
+    let sent = stage.model.requests();
+    assert!(matches!(&**sent[1].messages.last().unwrap(), Message::Notice { .. }));
+    assert_eq!(chat.history().len(), 4);
+}
+
+#[tokio::test]
+async fn what_was_put_in_too_late_comes_before_what_is_said_next() {
+    let stage = agent(deferred(), [Turn::text("One."), Turn::text("Two.")]).await;
+    let mut chat = stage.agent.chat();
+    follow(&mut chat, "First.").await;
+    chat.steering().say("By the way.");
+    follow(&mut chat, "Second.").await;
+    let texts: Vec<String> = chat.history().iter().map(|message| format!("{message:?}")).collect();
+    assert!(texts[2].contains("By the way.") && texts[3].contains("Second."), "{texts:?}");
+}
+
+#[tokio::test]
+async fn a_conversation_is_kept_and_brought_back() {
+    let turns = [
+        Turn::call("tool_search", json!({"query": "drill"})),
+        Turn::text("Found."),
+        Turn::calls([dispatched("drill", json!({"size": 1}))]),
+        Turn::text("Drilled."),
+    ];
+    let stage = agent(deferred(), turns).await;
+    let mut chat = stage.agent.chat();
+    follow(&mut chat, "Find the drill.").await;
+    let saved = serde_json::to_string(&chat.conversation().snapshot()).unwrap();
+    let history = serde_json::to_string(chat.history()).unwrap();
+    drop(chat);
+
+    let snapshot = serde_json::from_str(&saved).unwrap();
+    let saved = toolcrib_core::Saved::Snapshot(Box::new(snapshot));
+    let history = serde_json::from_str(&history).unwrap();
+    let (mut chat, report) = stage.agent.resume(saved, Strategy::Dispatch, history).await.unwrap();
+    assert!(report.restored.iter().any(|tool| &**tool == "drill"), "{report:?}");
+    follow(&mut chat, "Drill.").await;
+    let sent = stage.model.requests();
+    assert_eq!((&sent[0].system, sent[0].tools.len()), (&sent[2].system, sent[2].tools.len()));
+    assert_eq!(sent[1].cache_key, sent[2].cache_key);
+    assert_eq!(sent[1].messages[..], sent[2].messages[..sent[1].messages.len()]);
+}
+
+#[tokio::test]
+async fn a_history_can_be_shortened() {
+    let stage = agent(deferred(), [Turn::text("One."), Turn::text("Two.")]).await;
+    let mut chat = stage.agent.chat();
+    follow(&mut chat, "First.").await;
+    chat.set_history(Vec::new());
+    follow(&mut chat, "Second.").await;
+    assert_eq!(stage.model.requests()[1].messages.len(), 1);
+}
+
+#[tokio::test]
+async fn a_fork_that_may_load_nothing_can_call_what_is_loaded() {
+    let turns = [
+        Turn::calls([dispatched("drill", json!({"size": 1}))]),
+        Turn::text("Drilled."),
+        Turn::calls([
+            dispatched("drill", json!({"size": 2})),
+            dispatched("mill", json!({"size": 2})),
+        ]),
+        Turn::text("Half of it."),
+    ];
+    let stage = agent(deferred(), turns).await;
+    let mut chat = stage.agent.chat();
+    follow(&mut chat, "Drill.").await;
+    let (_, answer) = follow(&mut chat.fork_without_loading(), "Drill and mill.").await;
+    let errors: Vec<bool> = answer.calls.iter().map(|call| call.is_error).collect();
+    assert_eq!(errors, [false, true]);
+}
+
+#[tokio::test]
+async fn what_a_tool_says_while_it_works_is_passed_on() {
+    struct Slow;
+
+    impl Toolset for Slow {
+        fn id(&self) -> GroupId {
+            "mcp:slow".into()
+        }
+
+        fn list(&self) -> BoxFuture<'_, Result<Listing, CallError>> {
+            let spec = ToolSpec::new(ToolName::mcp("slow", "work"), Schema::empty());
+            Box::pin(async { Ok(Listing::new([spec])) })
+        }
+
+        fn call(&self, invocation: Invocation) -> BoxFuture<'_, Result<ToolResult, CallError>> {
+            Box::pin(async move {
+                if let Some(listener) = invocation.caller.listener() {
+                    let half = serde_json::value::to_raw_value(&json!({"progress": 0.5}));
+                    listener.hear("notifications/progress", &half.expect("it is JSON"));
+                }
+                Ok(ToolResult::text("done"))
+            })
+        }
+    }
+
+    let turns = [Turn::calls([dispatched("slow.work", json!({}))]), Turn::text("Done.")];
+    let stage = agent(deferred(), turns).await;
+    stage.crib.add(Slow).await;
+    let (events, answer) = follow(&mut stage.agent.chat(), "Work.").await;
+    assert_eq!(answer.calls[0].name, "mcp__slow__work");
+    let heard = events.iter().find_map(|event| match event {
+        Event::Progress { progress, .. } => Some(progress.clone()),
+        _ => None,
+    });
+    assert_eq!(heard, Some(json!({"progress": 0.5})));
+    let loaded = events.iter().find_map(|event| match event {
+        Event::Loaded { tools } => Some(tools.clone()),
+        _ => None,
+    });
+    assert_eq!(loaded, Some(vec!["mcp__slow__work".to_owned()]));
 }

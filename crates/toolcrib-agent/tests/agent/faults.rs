@@ -207,6 +207,22 @@ async fn an_answer_cut_at_its_longest_is_kept_and_half_a_call_is_not_run() {
 }
 
 #[tokio::test]
+async fn a_call_cut_before_its_arguments_began_is_not_run_with_none() {
+    for stop in [StopReason::Length, StopReason::ContextFull, StopReason::Other("odd".into())] {
+        for written in ["", "{}", "{"] {
+            let calls = Turn::said([raw("1", "explode", "{}"), raw("2", "explode", written)]);
+            let turns = vec![calls.with_stop(stop.clone()), Turn::text("Again.")];
+            let stage = quick_agent(turns).await;
+            let mut chat = stage.agent.chat();
+            follow(&mut chat, "Explode.").await;
+            let results = last_results(chat.history());
+            assert!(results[0].contains("broke"), "the first was whole: {results:?}");
+            assert!(results[1].contains("in the middle of this call"), "{results:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_pause_is_gone_on_from() {
     let turns = vec![Turn::text("Wait.").with_stop(StopReason::Paused), Turn::text("Done.")];
     let stage = quick_agent(turns).await;
@@ -247,6 +263,36 @@ async fn a_host_that_ends_the_run_gets_its_way() {
     let (_, answer) = follow(&mut chat, "Stop.").await;
     assert_eq!(answer.end, End::Stopped { reason: "the shop is closed".into() });
     assert_eq!(last_results(chat.history()), ["the shop is closed", "bolt: 7 mm"]);
+}
+
+#[tokio::test]
+async fn after_that_nothing_more_of_a_sequential_batch_runs() {
+    let calls = [dispatched("stop", json!({})), dispatched("weld", json!({"size": 1}))];
+    let stage = quick_agent(vec![Turn::calls(calls)]).await;
+    let mut chat = stage.agent.chat();
+    follow(&mut chat, "Stop, then weld.").await;
+    assert!(stage.log.lines().is_empty());
+    assert_eq!(last_results(chat.history())[1], "Nothing was run: the shop is closed");
+}
+
+#[tokio::test]
+async fn a_ui_is_told_what_it_must_take_back() {
+    let kept = |events: &[Event]| -> Vec<bool> {
+        let kept = events.iter().filter_map(|event| match event {
+            Event::TurnFinished { kept, .. } => Some(*kept),
+            _ => None,
+        });
+        kept.collect()
+    };
+    let refused = Turn::text("I").with_stop(StopReason::Refusal(None));
+    let failed = Turn::text("a few words are said").cut_after(1);
+    let mut turns = vec![refused, Turn::text("Yes.")];
+    turns.extend(vec![failed; 5]);
+    let stage = quick_agent(turns).await;
+    let mut chat = stage.agent.chat();
+    assert_eq!(kept(&follow(&mut chat, "1").await.0), [false]);
+    assert_eq!(kept(&follow(&mut chat, "2").await.0), [true]);
+    assert_eq!(kept(&follow(&mut chat, "3").await.0), [false]);
 }
 
 #[tokio::test]

@@ -112,6 +112,7 @@ async fn all_of_them_are_asked_in_order_and_each_gets_what_the_one_before_made()
             "A before_model 3",
             "B before_model 3",
             "A resolve bore {\"size\":2}",
+            "B resolve drill {\"size\":2}",
             "A expanded drill",
             "B expanded drill",
             "A before drill {\"size\":2}",
@@ -227,4 +228,128 @@ async fn a_hook_can_end_a_run_and_the_history_is_valid() {
             "{place}"
         );
     }
+}
+
+/// Keeps the newest messages only.
+struct Newest(usize);
+
+impl Hooks for Newest {
+    fn transform_context(&self, messages: Vec<Arc<Message>>) -> BoxFuture<'_, Vec<Arc<Message>>> {
+        ready(messages[messages.len().saturating_sub(self.0)..].to_vec()).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_context_cut_between_a_call_and_its_result_is_mended() {
+    for newest in 1..5 {
+        let model = Scripted::new([
+            Turn::calls([dispatched("drill", json!({"size": 2}))]),
+            Turn::text("Done"),
+            Turn::text("Still done"),
+        ]);
+        let stage = agent_with(deferred(), model, |builder| builder.hooks(Newest(newest))).await;
+        let mut chat = stage.agent.chat();
+        follow(&mut chat, "Drill.").await;
+        follow(&mut chat, "And?").await;
+        for request in stage.model.requests() {
+            check_history(&request.messages);
+        }
+    }
+}
+
+/// Never comes back from one place.
+struct Hangs(&'static str);
+
+impl Hangs {
+    async fn at(&self, place: &str) {
+        if self.0 == place {
+            std::future::pending().await
+        }
+    }
+}
+
+impl Hooks for Hangs {
+    fn transform_context(&self, messages: Vec<Arc<Message>>) -> BoxFuture<'_, Vec<Arc<Message>>> {
+        async move {
+            self.at("transform_context").await;
+            messages
+        }
+        .boxed()
+    }
+
+    fn before_model<'a>(&'a self, _: &'a mut Request) -> BoxFuture<'a, Flow> {
+        self.at("before_model").map(|()| Flow::Continue).boxed()
+    }
+
+    fn after_model_response<'a>(&'a self, _: &'a mut Reply) -> BoxFuture<'a, Flow> {
+        self.at("after_model_response").map(|()| Flow::Continue).boxed()
+    }
+
+    fn resolve_tool_call<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Option<Call>> {
+        self.at("resolve_tool_call").map(|()| None).boxed()
+    }
+
+    fn before_tool_call<'a>(&'a self, _: &'a PendingCall) -> BoxFuture<'a, Verdict> {
+        self.at("before_tool_call").map(|()| Verdict::Pass).boxed()
+    }
+
+    fn after_tool_call<'a>(
+        &'a self,
+        _: &'a PendingCall,
+        result: ToolResult,
+    ) -> BoxFuture<'a, ToolResult> {
+        self.at("after_tool_call").map(|()| result).boxed()
+    }
+
+    fn on_tools_expanded<'a>(&'a self, _: &'a [ToolName]) -> BoxFuture<'a, ()> {
+        self.at("on_tools_expanded").boxed()
+    }
+
+    fn should_stop<'a>(&'a self, _: &'a [Arc<Message>]) -> BoxFuture<'a, Flow> {
+        self.at("should_stop").map(|()| Flow::Continue).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_cancelled_whichever_hook_it_waits_for() {
+    for place in [
+        "transform_context",
+        "before_model",
+        "after_model_response",
+        "resolve_tool_call",
+        "before_tool_call",
+        "after_tool_call",
+        "on_tools_expanded",
+        "should_stop",
+    ] {
+        let model = Scripted::new([
+            Turn::calls([dispatched("drill", json!({"size": 2}))]),
+            Turn::text("Done"),
+        ]);
+        let stage = agent_with(deferred(), model, |builder| builder.hooks(Hangs(place))).await;
+        let mut chat = stage.agent.chat();
+        let token = chat.cancellation();
+        let soon = async {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            token.cancel();
+        };
+        let ((_, answer), ()) = futures::join!(follow(&mut chat, "Drill."), soon);
+        assert_eq!(answer.end, End::Cancelled, "{place}");
+    }
+}
+
+#[tokio::test]
+async fn verbs_are_nobodys_business() {
+    let seen = Log::default();
+    let model =
+        Scripted::new([Turn::call("tool_search", json!({"query": "drill"})), Turn::text("Done")]);
+    let stage =
+        agent_with(deferred(), model, |builder| builder.hooks(Noting("A", seen.clone()))).await;
+    follow(&mut stage.agent.chat(), "Search.").await;
+    let asked: Vec<String> = seen
+        .lines()
+        .into_iter()
+        .filter(|line| ["resolve", "before ", "after "].iter().any(|word| line.contains(word)))
+        .collect();
+    assert!(asked.is_empty(), "{asked:?}");
 }

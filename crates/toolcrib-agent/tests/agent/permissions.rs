@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use serde_json::json;
 use toolcrib_agent::{
-    Approval, Approver, Event, PendingCall, Permission, Permissions, Rule, Scripted, Turn,
+    Approval, Approver, Event, PendingCall, Permission, Permissions, Rule, Scripted, Turn, Verdict,
 };
 
 use crate::support::*;
@@ -145,4 +145,29 @@ async fn the_first_rule_that_fits_decides() {
         Permissions::new([rule(json!({"tools": ["["], "then": "allow"}))], Permission::Ask)
             .is_err()
     );
+}
+
+/// Wants a person to look at large sizes.
+struct Careful;
+
+impl toolcrib_agent::Hooks for Careful {
+    fn before_tool_call<'a>(&'a self, call: &'a PendingCall) -> BoxFuture<'a, Verdict> {
+        let is_large = call.arguments["size"].as_u64() > Some(10);
+        ready(if is_large { Verdict::Ask } else { Verdict::Pass }).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_asks_is_not_answered_by_an_always_of_before() {
+    let drill = |size: u32| Turn::calls([dispatched("drill", json!({"size": size}))]);
+    let turns = [drill(1), drill(2), drill(99), Turn::text("Done.")];
+    let questions = Log::default();
+    let person = Person::saying([Approval::Always, Approval::No(None)], &questions);
+    let stage = agent_with(deferred(), Scripted::new(turns), |builder| {
+        builder.permissions(Permissions::ask()).approver(person).hooks(Careful)
+    })
+    .await;
+    follow(&mut stage.agent.chat(), "Drill.").await;
+    assert_eq!(questions.lines(), ["drill {\"size\":1}", "drill {\"size\":99}"]);
+    assert_eq!(stage.log.lines().len(), 4);
 }

@@ -1,8 +1,10 @@
 //! Agents as tools of agents.
 
+use futures::future::BoxFuture;
 use serde_json::json;
 use toolcrib_agent::{Agent, End, Scripted, Turn};
-use toolcrib_core::{Policy, PolicyRules};
+use toolcrib_core::{GroupId, Policy, PolicyRules, Schema, ToolName, ToolSpec};
+use toolcrib_runtime::{CallError, Invocation, Listing, ToolResult, Toolset};
 
 use crate::support::*;
 
@@ -17,7 +19,7 @@ async fn family(policy: Policy, child: Vec<Turn>) -> (Stage, Scripted) {
     let stage = agent(deferred(), [asks, Turn::text("Thanks.")]).await;
     let model = Scripted::new(child);
     let agent = Agent::builder(model.clone(), "small", stage.crib.clone()).policy(policy).build();
-    stage.crib.register(agent.into_tool("helper", "Helps.").unwrap()).unwrap();
+    stage.crib.register(agent.into_tool("helper", "Helps.")).unwrap();
     (stage, model)
 }
 
@@ -77,8 +79,8 @@ async fn agents_that_call_each_other_come_to_an_end() {
     let (ping, pong) = (calls("pong"), calls("ping"));
     let first = Agent::builder(ping.clone(), "a", crib.clone()).build();
     let second = Agent::builder(pong.clone(), "b", crib.clone()).build();
-    crib.register(first.clone().into_tool("ping", "Ping.").unwrap()).unwrap();
-    crib.register(second.into_tool("pong", "Pong.").unwrap()).unwrap();
+    crib.register(first.clone().into_tool("ping", "Ping.")).unwrap();
+    crib.register(second.into_tool("pong", "Pong.")).unwrap();
     let (_, answer) = follow(&mut first.chat(), "Play.").await;
     assert_eq!(answer.end, End::Done);
     assert_eq!((ping.requests().len(), pong.requests().len()), (6, 4));
@@ -93,4 +95,53 @@ async fn a_sub_agent_that_does_not_finish_says_so() {
     assert_eq!(answer.end, End::Done);
     assert!(answer.calls[0].is_error);
     assert!(last_results(chat.history())[0].contains("no key"));
+}
+
+#[tokio::test]
+async fn a_sub_agent_sees_other_tools_of_its_own_name() {
+    let (crib, _) = shop(deferred()).await;
+    crib.add(Searcher).await;
+    let child =
+        Scripted::new([Turn::calls([dispatched("web.search", json!({}))]), Turn::text("Found.")]);
+    let agent = Agent::builder(child, "small", crib.clone()).build();
+    crib.register(agent.into_tool("search", "Searches.")).unwrap();
+    let model = Scripted::new([
+        Turn::calls([dispatched("search", json!({"task": "Search."}))]),
+        Turn::text("Thanks."),
+    ]);
+    let parent = Agent::builder(model, "large", crib).build();
+    let mut chat = parent.chat();
+    follow(&mut chat, "Search.").await;
+    assert_eq!(last_results(chat.history()), ["Found."]);
+}
+
+struct Searcher;
+
+impl Toolset for Searcher {
+    fn id(&self) -> GroupId {
+        "mcp:web".into()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Listing, CallError>> {
+        let spec = ToolSpec::new(ToolName::mcp("web", "search"), Schema::empty());
+        Box::pin(async { Ok(Listing::new([spec])) })
+    }
+
+    fn call(&self, _: Invocation) -> BoxFuture<'_, Result<ToolResult, CallError>> {
+        Box::pin(async { Ok(ToolResult::text("a page")) })
+    }
+}
+
+#[tokio::test]
+async fn whoever_cancels_the_parent_cancels_the_child() {
+    let child = vec![Turn::calls([dispatched("sleep", json!({}))])];
+    let (stage, model) = family(Policy::default(), child).await;
+    let mut chat = stage.agent.chat();
+    let token = chat.cancellation();
+    let soon = async {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        token.cancel();
+    };
+    let ((_, answer), ()) = futures::join!(follow(&mut chat, "Get help."), soon);
+    assert_eq!((answer.end, model.requests().len()), (End::Cancelled, 1));
 }

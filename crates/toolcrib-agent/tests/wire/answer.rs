@@ -23,6 +23,10 @@ pub(crate) enum Saying {
         name: String,
         arguments: String,
     },
+    /// The model declines, with these words.
+    Refusal(&'static str),
+    /// The answer ends at the longest length allowed.
+    Cut,
 }
 
 impl Answer {
@@ -34,6 +38,17 @@ impl Answer {
 
     pub(crate) fn has_calls(&self) -> bool {
         self.said.iter().any(|said| matches!(said, Saying::Call { .. }))
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.said.iter().any(|said| matches!(said, Saying::Cut))
+    }
+
+    pub(crate) fn refusal(&self) -> Option<&'static str> {
+        self.said.iter().find_map(|said| match said {
+            Saying::Refusal(words) => Some(*words),
+            _ => None,
+        })
     }
 }
 

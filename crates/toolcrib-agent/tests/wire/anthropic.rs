@@ -15,8 +15,8 @@ pub(crate) fn write(answer: &Answer) -> String {
             "cache_read_input_tokens": usage.read, "output_tokens": 1,
             "service_tier": "standard"}}});
     let mut events = vec![start, json!({"type": "ping"})];
-    for (index, said) in answer.said.iter().enumerate() {
-        let (block, deltas) = block(said, answer.number);
+    let blocks = answer.said.iter().filter_map(|said| block(said, answer.number));
+    for (index, (block, deltas)) in blocks.enumerate() {
         events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
         events.extend(
             deltas.into_iter().map(
@@ -25,17 +25,24 @@ pub(crate) fn write(answer: &Answer) -> String {
         );
         events.push(json!({"type": "content_block_stop", "index": index}));
     }
-    let reason = if answer.has_calls() { "tool_use" } else { "end_turn" };
+    let (reason, details) = match answer.refusal() {
+        Some(words) => {
+            ("refusal", json!({"type": "refusal", "category": null, "explanation": words}))
+        }
+        None if answer.is_cut() => ("max_tokens", Value::Null),
+        None if answer.has_calls() => ("tool_use", Value::Null),
+        None => ("end_turn", Value::Null),
+    };
     events.push(json!({"type": "message_delta",
-        "delta": {"stop_reason": reason, "stop_sequence": null, "stop_details": null,
+        "delta": {"stop_reason": reason, "stop_sequence": null, "stop_details": details,
             "container": null},
         "usage": {"output_tokens": usage.output}}));
     events.push(json!({"type": "message_stop"}));
     events.iter().map(named_event).collect()
 }
 
-fn block(said: &Saying, number: usize) -> (Value, Vec<Value>) {
-    match said {
+fn block(said: &Saying, number: usize) -> Option<(Value, Vec<Value>)> {
+    Some(match said {
         Saying::Thinking(text) => {
             let thought = pieces(text)
                 .into_iter()
@@ -59,7 +66,9 @@ fn block(said: &Saying, number: usize) -> (Value, Vec<Value>) {
                 "caller": {"type": "direct"}});
             (block, written.collect())
         }
-    }
+        // These are told at the end.
+        Saying::Refusal(_) | Saying::Cut => return None,
+    })
 }
 
 pub(crate) fn id(number: usize) -> String {

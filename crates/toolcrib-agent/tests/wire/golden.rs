@@ -63,10 +63,9 @@ fn members(object: &str) -> Vec<(String, &str)> {
     let values: BTreeMap<String, &RawValue> = serde_json::from_str(object).unwrap();
     let members: Vec<(String, &str)> =
         names.into_iter().map(|(name, _)| (name.clone(), values[&name].get())).collect();
-    // Nothing is lost on the way.
     let joined: Vec<String> =
         members.iter().map(|(name, value)| format!("{}:{value}", json!(name))).collect();
-    assert_eq!(format!("{{{}}}", joined.join(",")), object);
+    assert_eq!(format!("{{{}}}", joined.join(",")), object, "nothing is lost on the way");
     members
 }
 
@@ -74,6 +73,7 @@ fn members(object: &str) -> Vec<(String, &str)> {
 fn list(value: &str) -> Option<Vec<&str>> {
     let elements: Vec<&RawValue> = serde_json::from_str(value).ok()?;
     let elements: Vec<&str> = elements.into_iter().map(RawValue::get).collect();
+    assert_eq!(format!("[{}]", elements.join(",")), value, "nothing is lost on the way");
     elements.first()?.starts_with('{').then_some(elements)
 }
 
@@ -99,9 +99,10 @@ pub(crate) fn streams(exchanges: &[Exchange], replies: &[Reply]) -> String {
     let mut text = String::new();
     for (Exchange { conversation, step, stream, .. }, reply) in exchanges.iter().zip(replies) {
         let stop = match &reply.stop {
-            StopReason::End => "end",
-            StopReason::Length => "length",
-            other => panic!("{other:?} is no part of the scenario"),
+            StopReason::End => "end".to_owned(),
+            StopReason::Length => "length".to_owned(),
+            StopReason::Refusal(Some(words)) => format!("refusal: {words}"),
+            other => panic!("{other:?} is never the reason here"),
         };
         let read = json!({"content": reply.content, "stop": stop, "usage": reply.usage});
         writeln!(text, "--- {conversation}: {step}\n{stream}--- read as\n{read}").unwrap();

@@ -24,7 +24,7 @@ use toolcrib_core::StrategyChoice;
 
 use answer::Saying;
 use api::{Api, Token};
-use scenario::{Fork, Story, play};
+use scenario::{Fork, Story, play, play_endings};
 use server::Exchange;
 
 /// A test for each provider and strategy.
@@ -48,6 +48,22 @@ each! {
     ollama_inject: Ollama, Inject;
 }
 
+#[tokio::test]
+async fn answers_that_end_otherwise() {
+    for api in [Api::Anthropic, Api::OpenAiResponses, Api::OpenAiChat, Api::Ollama] {
+        let story = play_endings(api).await;
+        answers_are_read_as_they_were_meant(api, &story);
+        conversations_grow_at_their_end(api, &story);
+        compare_with_golden(&format!("{}-endings", api.name()), &story);
+    }
+}
+
+fn compare_with_golden(name: &str, story: &Story) {
+    golden::compare(&format!("{name}.json"), &golden::requests(&story.exchanges));
+    let streams = golden::streams(&story.exchanges, &story.replies);
+    golden::compare(&format!("streams-{name}.txt"), &streams);
+}
+
 async fn check(api: Api, strategy: StrategyChoice) {
     let story = play(api, strategy, Fork::Made).await;
     requests_go_where_they_should(api, &story);
@@ -61,10 +77,7 @@ async fn check(api: Api, strategy: StrategyChoice) {
     conversations_grow_at_their_end(api, &story);
     sub_agents_see_what_they_may(api, strategy, &story);
 
-    let name = format!("{}-{strategy}", api.name());
-    golden::compare(&format!("{name}.json"), &golden::requests(&story.exchanges));
-    let streams = golden::streams(&story.exchanges, &story.replies);
-    golden::compare(&format!("streams-{name}.txt"), &streams);
+    compare_with_golden(&format!("{}-{strategy}", api.name()), &story);
 
     let again = play(api, strategy, Fork::Made).await;
     assert_eq!(bodies(&again, |_| true), bodies(&story, |_| true), "the same again");
@@ -92,7 +105,7 @@ fn answers_are_read_as_they_were_meant(api: Api, story: &Story) {
         let mut meant = Vec::new();
         for said in &exchange.answer.said {
             match said {
-                Saying::Thinking(_) => {}
+                Saying::Thinking(_) | Saying::Refusal(_) | Saying::Cut => {}
                 Saying::Text(text) => meant.push(json!({"type": "text", "text": text})),
                 Saying::Call { number, name, arguments } => meant.push(json!({"type": "call",
                     "id": api.call_id(*number), "name": name, "arguments": arguments})),

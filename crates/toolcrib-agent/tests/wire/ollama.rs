@@ -23,6 +23,8 @@ pub(crate) fn write(answer: &Answer) -> String {
                     .into_iter()
                     .map(|piece| line(json!({"role": "assistant", "content": piece}))),
             ),
+            // It has no way to tell of the one, and tells of the other at the end.
+            Saying::Refusal(_) | Saying::Cut => {}
             Saying::Call { name, arguments, .. } => {
                 let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
                 lines.push(line(json!({"role": "assistant", "content": "",
@@ -32,7 +34,8 @@ pub(crate) fn write(answer: &Answer) -> String {
     }
     let usage = answer.usage();
     let mut last = line(json!({"role": "assistant", "content": ""}));
-    let end = json!({"done_reason": "stop", "done": true, "total_duration": 5_000_000,
+    let reason = if answer.is_cut() { "length" } else { "stop" };
+    let end = json!({"done_reason": reason, "done": true, "total_duration": 5_000_000,
         "load_duration": 1_000_000, "prompt_eval_count": usage.uncached,
         "prompt_eval_duration": 2_000_000, "eval_count": usage.output,
         "eval_duration": 2_000_000});

@@ -20,7 +20,11 @@ pub(crate) fn write(answer: &Answer) -> String {
     for piece in spoken(answer).into_iter().chain(called(answer)) {
         chunks.push(delta(piece, Value::Null));
     }
-    let reason = if answer.has_calls() { "tool_calls" } else { "stop" };
+    let reason = match answer {
+        _ if answer.is_cut() => "length",
+        _ if answer.has_calls() => "tool_calls",
+        _ => "stop",
+    };
     chunks.push(delta(json!({}), reason.into()));
     let usage = answer.usage();
     let input = usage.read + usage.written + usage.uncached;
@@ -44,7 +48,10 @@ fn spoken(answer: &Answer) -> Vec<Value> {
             Saying::Text(text) => {
                 deltas.extend(pieces(text).into_iter().map(|piece| json!({"content": piece})));
             }
-            Saying::Call { .. } => {}
+            Saying::Refusal(words) => {
+                deltas.extend(pieces(words).into_iter().map(|piece| json!({"refusal": piece})));
+            }
+            Saying::Call { .. } | Saying::Cut => {}
         }
     }
     deltas

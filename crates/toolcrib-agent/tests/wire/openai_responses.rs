@@ -7,9 +7,14 @@ use crate::api::Token;
 
 pub(crate) fn write(answer: &Answer) -> String {
     let response = |status: &str, output: &[Value], usage: Value| {
+        let reason = if status == "incomplete" {
+            json!({"reason": "max_output_tokens"})
+        } else {
+            Value::Null
+        };
         json!({"id": format!("resp_{:02}", answer.number), "object": "response",
             "created_at": 1_790_000_000, "status": status, "background": false, "error": null,
-            "incomplete_details": null, "instructions": null, "max_output_tokens": null,
+            "incomplete_details": reason, "instructions": null, "max_output_tokens": null,
             "metadata": {}, "model": answer.model, "output": output, "parallel_tool_calls": true,
             "previous_response_id": null, "temperature": 1.0,
             "tool_choice": "auto", "tools": [], "top_p": 1.0, "usage": usage})
@@ -20,8 +25,9 @@ pub(crate) fn write(answer: &Answer) -> String {
             "response": response("in_progress", &[], Value::Null)}),
     ];
     let mut output = Vec::new();
+    let status = if answer.is_cut() { "incomplete" } else { "completed" };
     for (place, said) in answer.said.iter().enumerate() {
-        output.push(item(said, place, answer.number, &mut events));
+        output.extend(item(said, status, (place, answer.number), &mut events));
     }
     let usage = answer.usage();
     let input = usage.read + usage.written + usage.uncached;
@@ -29,8 +35,8 @@ pub(crate) fn write(answer: &Answer) -> String {
         "input_tokens_details": {"cached_tokens": usage.read, "cache_write_tokens": usage.written},
         "output_tokens": usage.output, "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": input + usage.output});
-    events.push(json!({"type": "response.completed",
-        "response": response("completed", &output, usage)}));
+    events.push(json!({"type": format!("response.{status}"),
+        "response": response(status, &output, usage)}));
     for (number, event) in events.iter_mut().enumerate() {
         event["sequence_number"] = number.into();
     }
@@ -38,7 +44,16 @@ pub(crate) fn write(answer: &Answer) -> String {
 }
 
 /// Writes the events of an item; gives the item as it is in the end.
-fn item(said: &Saying, place: usize, number: usize, events: &mut Vec<Value>) -> Value {
+fn item(
+    said: &Saying,
+    status: &str,
+    (place, number): (usize, usize),
+    events: &mut Vec<Value>,
+) -> Option<Value> {
+    let message = |status: &str, content: Value| {
+        json!({"id": format!("msg_{number:02}"), "type": "message", "status": status,
+            "role": "assistant", "content": content})
+    };
     let (begun, whole) = match said {
         Saying::Thinking(text) => {
             let item = |summary: Value, encrypted: &str| {
@@ -49,18 +64,18 @@ fn item(said: &Saying, place: usize, number: usize, events: &mut Vec<Value>) -> 
             (item(json!([]), ""), item(whole, &format!("gAAAA{number:02}==")))
         }
         Saying::Text(text) => {
-            let item = |status: &str, content: Value| {
-                json!({"id": format!("msg_{number:02}"), "type": "message", "status": status,
-                    "role": "assistant", "content": content})
-            };
-            (item("in_progress", json!([])), item("completed", json!([output_text(text)])))
+            (message("in_progress", json!([])), message(status, json!([output_text(text)])))
         }
+        Saying::Refusal(words) => {
+            (message("in_progress", json!([])), message(status, json!([refusal(words)])))
+        }
+        Saying::Cut => return None,
         Saying::Call { number, name, arguments } => {
             let item = |status: &str, arguments: &str| {
                 json!({"id": format!("fc_{number:02}"), "type": "function_call", "status": status,
                     "call_id": id(*number), "name": name, "arguments": arguments})
             };
-            (item("in_progress", ""), item("completed", arguments))
+            (item("in_progress", ""), item(status, arguments))
         }
     };
     let item_id = whole["id"].clone();
@@ -99,6 +114,18 @@ fn item(said: &Saying, place: usize, number: usize, events: &mut Vec<Value>) -> 
             events.push(event("output_text.done", done));
             events.push(event("content_part.done", part(text)));
         }
+        Saying::Refusal(words) => {
+            let part = |words: &str| json!({"content_index": 0, "part": refusal(words)});
+            events.push(event("content_part.added", part("")));
+            events.extend(
+                pieces(words).into_iter().map(|piece| {
+                    event("refusal.delta", json!({"content_index": 0, "delta": piece}))
+                }),
+            );
+            events.push(event("refusal.done", json!({"content_index": 0, "refusal": words})));
+            events.push(event("content_part.done", part(words)));
+        }
+        Saying::Cut => {}
         Saying::Call { arguments, .. } => {
             events.extend(
                 pieces(arguments)
@@ -111,7 +138,11 @@ fn item(said: &Saying, place: usize, number: usize, events: &mut Vec<Value>) -> 
     }
     events.push(json!({"type": "response.output_item.done", "output_index": place,
         "item": whole}));
-    whole
+    Some(whole)
+}
+
+fn refusal(words: &str) -> Value {
+    json!({"type": "refusal", "refusal": words})
 }
 
 fn output_text(text: &str) -> Value {

@@ -8,7 +8,8 @@ use futures::future::{BoxFuture, ready};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use toolcrib_agent::{Agent, End, Flow, Hooks, Provider, Reply};
-use toolcrib_core::{Policy, PolicyRules, StrategyChoice};
+use toolcrib_core::{Policy, PolicyRules, Settings, StrategyChoice};
+use toolcrib_runtime::Crib;
 
 use crate::answer::Saying;
 use crate::api::Api;
@@ -47,9 +48,9 @@ pub(crate) async fn play(api: Api, strategy: StrategyChoice, fork: Fork) -> Stor
         Policy::new(PolicyRules { allow_tools, ..Default::default() }).unwrap()
     };
     let reader = agent("small", "You look things up.").policy(only(&["calendar/*"])).build();
-    crib.register(reader.into_tool("ask_reader", "Ask who knows the calendar.").unwrap()).unwrap();
+    crib.register(reader.into_tool("ask_reader", "Ask who knows the calendar.")).unwrap();
     let poet = agent("tiny", "You write verses.").policy(only(&[])).build();
-    crib.register(poet.into_tool("ask_poet", "Ask for a verse.").unwrap()).unwrap();
+    crib.register(poet.into_tool("ask_poet", "Ask for a verse.")).unwrap();
     let mut chat = agent("large", "You help a small team.").build().chat();
 
     let tool = |name: &str, arguments: Value| match strategy {
@@ -149,6 +150,32 @@ pub(crate) async fn play(api: Api, strategy: StrategyChoice, fork: Fork) -> Stor
 
     let (replies, log) = (replies.0.lock().unwrap().clone(), log.lock().unwrap().clone());
     Story { exchanges: server.exchanges(), replies, log }
+}
+
+/// Answers that end otherwise: cut off, and declined where the API has a way to tell.
+pub(crate) async fn play_endings(api: Api) -> Story {
+    let server = Server::start(api).await;
+    let replies = Heard::default();
+    let crib = Crib::builder(Settings::default()).build().await.unwrap();
+    let agent = Agent::builder(api.open(server.base()), "large", crib).options(api.options());
+    let mut chat = agent.hooks(replies.clone()).build().chat();
+
+    server.expect(
+        "main",
+        "cut text",
+        vec![Saying::Text("Once upon a time there was a"), Saying::Cut],
+    );
+    assert_eq!(chat.send("Tell me a story.").await.end, End::Length);
+    if api != Api::Ollama {
+        let words = "That is not for me to tell.";
+        server.expect("main", "refusal", vec![Saying::Refusal(words)]);
+        let end = End::Refused { reason: Some(words.to_owned()) };
+        assert_eq!(chat.send("Tell me a secret.").await.end, end);
+    }
+    server.expect("main", "answer", vec![Saying::Text("Gladly.")]);
+    assert_eq!(chat.send("Then a fable.").await.end, End::Done);
+    let replies = replies.0.lock().unwrap().clone();
+    Story { exchanges: server.exchanges(), replies, log: Vec::new() }
 }
 
 /// A call; the server numbers it.

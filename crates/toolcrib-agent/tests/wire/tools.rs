@@ -17,7 +17,10 @@ use toolcrib_runtime::{
 /// What has run: names with arguments.
 pub(crate) type Log = Arc<Mutex<Vec<(String, Value)>>>;
 
-const GITHUB: [(&str, &str, &[(&str, &str)]); 14] = [
+/// Name, description, and parameters with their types.
+type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const GITHUB: [Row; 14] = [
     ("create_issue", "Open an issue in a repository.", &[("title", "string"), ("body", "string")]),
     ("add_comment", "Comment on an issue.", &[("number", "integer"), ("text", "string")]),
     ("close_issue", "Close an issue.", &[("number", "integer")]),
@@ -34,7 +37,7 @@ const GITHUB: [(&str, &str, &[(&str, &str)]); 14] = [
     ("fork_repository", "Fork a repository.", &[("name", "string")]),
 ];
 
-const CALENDAR: [(&str, &str, &[(&str, &str)]); 14] = [
+const CALENDAR: [Row; 14] = [
     ("list_events", "List the events of a day.", &[("day", "string")]),
     ("create_event", "Put an event into the calendar.", &[("title", "string"), ("day", "string")]),
     ("move_event", "Move an event to another day.", &[("id", "integer"), ("day", "string")]),
@@ -72,7 +75,7 @@ pub(crate) async fn crib(strategy: StrategyChoice, log: &Log, waiting: &Arc<Noti
 /// A server whose tools do nothing but say so.
 struct Desk {
     server: &'static str,
-    tools: &'static [(&'static str, &'static str, &'static [(&'static str, &'static str)])],
+    tools: &'static [Row],
     log: Log,
 }
 
@@ -82,7 +85,7 @@ impl Toolset for Desk {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Listing, CallError>> {
-        let spec = |(name, description, parameters): &(&str, &str, &[(&str, &str)])| {
+        let spec = |(name, description, parameters): &Row| {
             let names: Vec<&str> = parameters.iter().map(|(name, _)| *name).collect();
             let properties: serde_json::Map<String, Value> = parameters
                 .iter()

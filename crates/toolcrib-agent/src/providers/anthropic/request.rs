@@ -12,13 +12,13 @@ use toolcrib_core::Dialect;
 use super::NAME;
 use crate::message::{Assistant, CallResult, Message, Part, Said};
 use crate::provider::Request;
-use crate::providers::body;
+use crate::providers::body::{self, Shown};
 
 /// The API wants a limit; this one is used when the options name none. All current models take it.
 const MAX_TOKENS: u64 = 8192;
 
-/// The longest name and id that is sent back.
-const LONGEST_WORD: usize = 128;
+/// The longest id the API takes.
+const LONGEST_ID: usize = 128;
 
 /// The body of a request.
 ///
@@ -197,8 +197,8 @@ fn repeated(said: &Said) -> Option<What<'_>> {
     match said {
         Said::Text { text: said } => text(said.as_str()),
         Said::Call(call) => Some(What::ToolUse {
-            id: word(&call.id),
-            name: word(&call.name),
+            id: id(&call.id),
+            name: body::name(&call.name),
             input: call.arguments_object(),
         }),
         Said::Native { provider, json: Value::Object(block) } if provider == NAME => {
@@ -223,14 +223,14 @@ fn answers(results: &[CallResult], sees_images: bool) -> Vec<What<'_>> {
         let (pictures, mut content): (Vec<What>, Vec<What>) =
             parts.partition(|what| result.is_error && matches!(what, What::Image { .. }));
         if !pictures.is_empty() {
-            let introduction = format!("From `{}` (call {}):", result.name, word(&result.call_id));
-            after.push(What::Text { text: introduction.into() });
+            let (name, id) = (body::name(&result.name), id(&result.call_id));
+            after.push(What::Text { text: format!("From `{name}` (call {id}):").into() });
             after.extend(pictures);
         }
         if result.is_error && content.is_empty() {
             content.push(What::Text { text: "The call failed without a message.".into() });
         }
-        let tool_use_id = word(&result.call_id);
+        let tool_use_id = id(&result.call_id);
         blocks.push(What::ToolResult { tool_use_id, content, is_error: result.is_error });
     }
     blocks.extend(after);
@@ -238,26 +238,11 @@ fn answers(results: &[CallResult], sees_images: bool) -> Vec<What<'_>> {
 }
 
 fn shown(part: &Part, sees_images: bool) -> Option<What<'_>> {
-    match part {
-        Part::Text { text: own } => text(own.as_str()),
-        Part::Image { .. } if !sees_images => text(part.described()),
-        Part::Image { media_type, data } => match picture_type(media_type) {
-            Some(media_type) => Some(What::Image { source: Source::Base64 { media_type, data } }),
-            None => text(format!(
-                "[{media_type}, not shown: only JPEG, PNG, GIF and WebP pictures can be]"
-            )),
-        },
-    }
-}
-
-/// The types the API takes, by the names they go by.
-fn picture_type(media_type: &str) -> Option<&'static str> {
-    match media_type.to_ascii_lowercase().as_str() {
-        "image/jpeg" | "image/jpg" => Some("image/jpeg"),
-        "image/png" => Some("image/png"),
-        "image/gif" => Some("image/gif"),
-        "image/webp" => Some("image/webp"),
-        _ => None,
+    match body::shown(part, sees_images) {
+        Shown::Text(own) => text(own),
+        Shown::Picture { media_type, data } => {
+            Some(What::Image { source: Source::Base64 { media_type, data } })
+        }
     }
 }
 
@@ -267,23 +252,8 @@ fn text<'a>(text: impl Into<Cow<'a, str>>) -> Option<What<'a>> {
     (!text.trim().is_empty()).then_some(What::Text { text })
 }
 
-/// A name or an id in the characters the API takes. Its own always are; another provider's or a
-/// mistaken model's may not be, and would spoil every request after.
-fn word(text: &str) -> Cow<'_, str> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if text.bytes().all(fits) && (1..=LONGEST_WORD).contains(&text.len()) {
-        return text.into();
-    }
-    let mut word = String::new();
-    for byte in text.bytes() {
-        if fits(byte) {
-            word.push(char::from(byte));
-        } else {
-            word.push_str(&format!("_{byte:02x}"));
-        }
-    }
-    word.truncate(LONGEST_WORD);
-    if word.is_empty() { "_".into() } else { word.into() }
+fn id(text: &str) -> Cow<'_, str> {
+    body::word(text, LONGEST_ID)
 }
 
 #[cfg(test)]
@@ -589,15 +559,6 @@ mod tests {
 
     #[test]
     fn names_and_ids_are_in_the_characters_the_api_takes() {
-        for (given, sent) in [
-            ("toolu_01-A", "toolu_01-A".to_owned()),
-            ("functions.f:0", "functions_2ef_3a0".to_owned()),
-            ("ä", "_c3_a4".to_owned()),
-            ("", "_".to_owned()),
-            (&"x".repeat(500), "x".repeat(128)),
-        ] {
-            assert_eq!(word(given), sent);
-        }
         let messages = vec![
             said(vec![call("a:1", "s.t", "{}")]),
             Message::Tool { results: vec![result("a:1", vec![], false)] },
@@ -610,5 +571,25 @@ mod tests {
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a_3a1"}]},
             ])
         );
+        let long = "x".repeat(129);
+        let messages = vec![
+            said(vec![call(&long[1..], &long, "{}"), call(&long, "", "{}")]),
+            Message::Tool { results: vec![result(&long, vec![], false)] },
+        ];
+        let sent = plain(&request(messages));
+        let (first, second) = (&sent[0]["content"][0], &sent[0]["content"][1]);
+        assert_eq!(first["id"], json!(long[1..]));
+        assert_eq!(first["name"].as_str().unwrap().len(), 64);
+        assert_eq!(second["name"], "_");
+        assert_eq!(second["id"].as_str().unwrap().len(), 128);
+        assert_eq!(sent[1]["content"][0]["tool_use_id"], second["id"]);
+    }
+
+    #[test]
+    fn a_mark_of_the_users_own_that_is_null_leaves_none() {
+        let mut request = request(vec![Message::user("a")]);
+        let extra = Map::from_iter([("cache_control".to_owned(), Value::Null)]);
+        request.options = Arc::new(ModelOptions { extra, ..ModelOptions::default() });
+        assert!(!String::from_utf8(body(&request)).unwrap().contains("cache_control"));
     }
 }

@@ -9,9 +9,7 @@ use toolcrib_tokens::Usage;
 use super::NAME;
 use crate::message::{Said, ToolCall};
 use crate::provider::{ProviderError, Reply, StopReason};
-
-/// How much is quoted of a body that isn't the API's.
-const EXCERPT: usize = 300;
+use crate::providers::body::excerpt;
 
 /// What a prompt that doesn't fit is told: by the API, and by servers that speak its language.
 const TOO_LONG: [&str; 6] = [
@@ -134,7 +132,7 @@ pub(super) fn refusal(status: u16, body: &str) -> ProviderError {
     // Servers that only speak the API's language have error forms of their own.
     let places = ["/error/message", "/error", "/message", "/detail"];
     let mut message = match places.iter().find_map(|place| parsed.pointer(place)?.as_str()) {
-        Some(message) => message.to_owned(),
+        Some(message) => excerpt(message),
         None if body.trim().is_empty() => "the server gave no reason".to_owned(),
         None => format!("the server said: {}", excerpt(body)),
     };
@@ -158,7 +156,7 @@ pub(super) fn told(data: &str) -> Option<ProviderError> {
         message: String,
     }
     let Told { error: failure } = serde_json::from_str(data).ok()?;
-    Some(error(None, &failure.r#type, &failure.message))
+    Some(error(None, &failure.r#type, &excerpt(&failure.message)))
 }
 
 fn error(status: Option<u16>, kind: &str, message: &str) -> ProviderError {
@@ -199,15 +197,6 @@ pub(super) fn read<T: DeserializeOwned>(json: &str) -> Result<T, ProviderError> 
 
 pub(super) fn unexplained() -> ProviderError {
     ProviderError::Broken("the answer ended without a stop reason".to_owned())
-}
-
-/// The beginning of a text, on one line.
-fn excerpt(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<&str>>().join(" ");
-    match line.char_indices().nth(EXCERPT) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
 }
 
 #[cfg(test)]
@@ -384,7 +373,10 @@ mod tests {
         ] {
             assert_eq!(refusal(status, &body), expected);
         }
-        let page = refusal(502, &"é".repeat(5000)).to_string();
-        assert!(page.chars().count() < 400, "{page}");
+        let long = "é".repeat(5000);
+        for body in [long.clone(), body("api_error", &long)] {
+            let told = refusal(502, &body).to_string();
+            assert!(told.chars().count() < 600, "{told}");
+        }
     }
 }

@@ -10,10 +10,8 @@ use serde_json::value::RawValue;
 use super::response::{self, Tally, read};
 use crate::message::Said;
 use crate::provider::{Delta, ProviderError, StopReason};
+use crate::providers::body::Size;
 use crate::providers::http::Reader;
-
-/// The most that is kept of an answer, in bytes.
-const LARGEST: usize = 32_000_000;
 
 /// An answer as far as it has come.
 #[derive(Default)]
@@ -22,7 +20,7 @@ pub(super) struct Answer {
     calls: usize,
     stop: Option<StopReason>,
     tally: Tally,
-    kept: usize,
+    size: Size,
     finished: bool,
 }
 
@@ -131,7 +129,7 @@ impl Reader for Answer {
     }
 
     fn whole(&mut self, body: &str, out: &mut Vec<Delta>) -> Result<(), ProviderError> {
-        self.keep(body.len())?;
+        self.size.grow(body.len())?;
         let reply = response::reply(body)?;
         for said in &reply.content {
             self.open(said, out);
@@ -147,7 +145,7 @@ impl Reader for Answer {
 
 impl Answer {
     fn begin(&mut self, start: BlockStart, out: &mut Vec<Delta>) -> Result<(), ProviderError> {
-        self.keep(start.content_block.get().len())?;
+        self.size.grow(start.content_block.get().len())?;
         let said = response::said(&start.content_block)?;
         let call = self.calls;
         self.open(&said, out);
@@ -184,7 +182,7 @@ impl Answer {
         else {
             return Ok(());
         };
-        self.keep(piece.len())?;
+        self.size.grow(piece.len())?;
         let Some(block) = self.blocks.get_mut(&grown.index) else {
             return Err(broken("the answer goes on with a block that never began"));
         };
@@ -225,14 +223,6 @@ impl Answer {
         let content = blocks.filter_map(|block| block.finish(out)).collect();
         self.finished = true;
         out.push(Delta::Finished(response::assemble(content, stop, self.tally)));
-        Ok(())
-    }
-
-    fn keep(&mut self, bytes: usize) -> Result<(), ProviderError> {
-        self.kept += bytes;
-        if self.kept > LARGEST {
-            return Err(broken("the answer is larger than 32 MB"));
-        }
         Ok(())
     }
 }
@@ -609,6 +599,6 @@ mod tests {
             out.clear();
             answer.piece(&megabyte, &mut out).err().map(|error| (count, error))
         });
-        assert_eq!(read, Some((32, broken("the answer is larger than 32 MB"))));
+        assert_eq!(read, Some((32, broken("the answer is longer than 32 MB"))));
     }
 }

@@ -6,10 +6,20 @@ use super::AccessError;
 
 /// The address of an API.
 pub(super) fn parse_base(given: &str) -> Result<Url, AccessError> {
-    let wrong = |reason: String| AccessError::Url { url: without_secrets(given), reason };
-    let mut url: Url = given.parse().map_err(|error| wrong(format!("{error}")))?;
+    let url = without_secrets(given);
+    parse(given).map_err(|reason| AccessError::Url { url, reason })
+}
+
+/// The address of a proxy.
+pub(super) fn parse_proxy(given: &str) -> Result<Url, AccessError> {
+    let url = without_secrets(given);
+    parse(given).map_err(|reason| AccessError::Proxy { url, reason })
+}
+
+fn parse(given: &str) -> Result<Url, String> {
+    let mut url: Url = given.parse().map_err(|error| format!("{error}"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(wrong("it does not start with http:// or https://".to_owned()));
+        return Err("it does not start with http:// or https://".to_owned());
     }
     url.set_fragment(None);
     Ok(url)

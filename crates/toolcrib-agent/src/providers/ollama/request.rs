@@ -1,14 +1,16 @@
 //! A request as Ollama wants it.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use toolcrib_core::Dialect;
 
 use super::NAME;
 use crate::message::{Assistant, CallResult, Message, Part, Said};
 use crate::provider::{ModelOptions, Request};
-use crate::providers::body;
+use crate::providers::body::{self, Shown};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -17,22 +19,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<&'a RawValue>,
     stream: bool,
-    #[serde(skip_serializing_if = "Options::is_empty")]
-    options: Options,
-}
-
-#[derive(Serialize)]
-struct Options {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    num_predict: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-}
-
-impl Options {
-    fn is_empty(&self) -> bool {
-        self.num_predict.is_none() && self.temperature.is_none()
-    }
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    options: Map<String, Value>,
 }
 
 #[derive(Default, Serialize)]
@@ -46,7 +34,7 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<Call<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_name: Option<&'a str>,
+    tool_name: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize)]
@@ -56,7 +44,7 @@ struct Call<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: Box<RawValue>,
 }
 
@@ -83,24 +71,44 @@ pub(super) fn body(request: &Request) -> Vec<u8> {
             Message::Host { .. } => {}
         }
     }
-    let ModelOptions { max_output, temperature, extra } = &*request.options;
+    let mut extra = request.options.extra.clone();
     let body = Body {
         model: &request.model,
         messages,
         tools: request.tools.iter().map(|tool| tool.render(Dialect::OpenaiChat)).collect(),
         stream: true,
-        options: Options { num_predict: *max_output, temperature: *temperature },
+        options: options(&request.options, &mut extra),
     };
-    body::write(&body, extra)
+    body::write(&body, &extra)
+}
+
+/// How the model is run. What is asked for beyond our own members is taken out of `extra`, which
+/// would replace them all.
+fn options(own: &ModelOptions, extra: &mut Map<String, Value>) -> Map<String, Value> {
+    let mut options = Map::new();
+    options.extend(own.max_output.map(|most| ("num_predict".to_owned(), most.into())));
+    options.extend(own.temperature.map(|chance| ("temperature".to_owned(), chance.into())));
+    if let Some(Value::Object(_)) = extra.get("options")
+        && let Some(Value::Object(further)) = extra.shift_remove("options")
+    {
+        for (name, value) in further {
+            if value.is_null() {
+                options.shift_remove(&name);
+            } else {
+                options.insert(name, value);
+            }
+        }
+    }
+    options
 }
 
 fn user(content: &[Part], sees_images: bool) -> Entry<'_> {
     let mut entry = Entry { role: "user", ..Entry::default() };
     let mut texts = Vec::new();
     for part in content {
-        match part {
-            Part::Image { data, .. } if sees_images => entry.images.push(data),
-            part => texts.push(part.described()),
+        match body::shown(part, sees_images) {
+            Shown::Text(text) => texts.push(text),
+            Shown::Picture { data, .. } => entry.images.push(data),
         }
     }
     entry.content = texts.join("\n");
@@ -118,7 +126,7 @@ fn assistant(said: &Assistant) -> Option<Entry<'_>> {
             Said::Call(call) => {
                 let arguments = RawValue::from_string(call.arguments_object().to_owned());
                 let arguments = arguments.unwrap_or_default();
-                let function = Function { name: &call.name, arguments };
+                let function = Function { name: body::name(&call.name), arguments };
                 entry.tool_calls.push(Call { function });
             }
             Said::Text { .. } | Said::Native { .. } => {}
@@ -134,18 +142,20 @@ fn tool_results<'a>(results: &'a [CallResult], sees_images: bool, messages: &mut
     let mut pictures = Entry { role: "user", ..Entry::default() };
     let mut lines = Vec::new();
     for CallResult { call_id, name, content, .. } in results {
-        let mut texts = Vec::new();
+        let name = body::name(name);
+        let mut texts: Vec<Cow<'_, str>> = Vec::new();
         for part in content {
-            match part {
-                Part::Image { data, media_type } if sees_images => {
+            match body::shown(part, sees_images) {
+                Shown::Text(text) => texts.push(text),
+                Shown::Picture { media_type, data } => {
                     pictures.images.push(data);
                     let number = pictures.images.len();
-                    texts.push(format!("[{media_type}: picture {number} of the next message]"));
+                    let place = format!("[{media_type}: picture {number} of the next message]");
+                    texts.push(place.into());
                     lines.push(format!(
                         "Picture {number} is from the result of `{name}` (call {call_id})."
                     ));
                 }
-                part => texts.push(part.described()),
             }
         }
         messages.push(Entry {
@@ -289,14 +299,59 @@ mod tests {
     #[test]
     fn further_members_replace_or_follow_those_that_are_there() {
         let mut request = request(vec![Message::user("Hi")]);
-        let options = json!({"max_output": 5, "extra": {"think": true, "model": "other",
-            "options": {"num_ctx": 8192}}});
+        let options = json!({"max_output": 5, "extra": {"think": true, "model": "other"}});
         request.options = Arc::new(serde_json::from_value(options).unwrap());
         assert_eq!(
             String::from_utf8(body(&request)).unwrap(),
             r#"{"model":"other","messages":[{"role":"user","content":"Hi"}],"stream":true,"#
                 .to_owned()
-                + r#""options":{"num_ctx":8192},"think":true}"#
+                + r#""options":{"num_predict":5},"think":true}"#
+        );
+    }
+
+    #[test]
+    fn further_options_are_laid_over_our_own() {
+        let sent = |extra: Value| {
+            let mut request = request(vec![Message::user("Hi")]);
+            let options = json!({"max_output": 5, "temperature": 0.5, "extra": extra});
+            request.options = Arc::new(serde_json::from_value(options).unwrap());
+            let text = String::from_utf8(body(&request)).unwrap();
+            text.split_once(r#""stream":true"#).unwrap().1.to_owned()
+        };
+        assert_eq!(
+            sent(json!({"think": true, "options": {"num_ctx": 8192, "num_predict": 9}})),
+            r#","options":{"num_predict":9,"temperature":0.5,"num_ctx":8192},"think":true}"#
+        );
+        assert_eq!(
+            sent(json!({"options": {"num_predict": null, "seed": null}})),
+            r#","options":{"temperature":0.5}}"#
+        );
+        assert_eq!(sent(json!({"options": {"num_predict": null, "temperature": null}})), "}");
+        assert_eq!(sent(json!({"options": null})), "}");
+    }
+
+    #[test]
+    fn names_are_sane_and_pictures_are_of_known_types() {
+        let odd = Part::Image { media_type: "image/tiff".into(), data: "AAAA".into() };
+        let sent = sent(&request(vec![
+            Message::User { content: vec![odd.clone(), png("")] },
+            Message::Assistant(Assistant { content: vec![call("a/b", "{}"), call("", "{}")] }),
+            Message::Tool { results: vec![result("a/b", vec![odd, png("AAAA")]), result("", vec![])] },
+        ]));
+        let unknown = "[image/tiff, not shown: only JPEG, PNG, GIF and WebP pictures can be]";
+        assert_eq!(
+            sent["messages"],
+            json!([
+                {"role": "user", "content": format!("{unknown}\n[image/png, not shown: it is empty]")},
+                {"role": "assistant", "content": "", "tool_calls": [
+                    {"function": {"name": "a_2fb", "arguments": {}}},
+                    {"function": {"name": "_", "arguments": {}}}]},
+                {"role": "tool", "tool_name": "a_2fb",
+                    "content": format!("{unknown}\n[image/png: picture 1 of the next message]")},
+                {"role": "tool", "tool_name": "_", "content": ""},
+                {"role": "user", "images": ["AAAA"],
+                    "content": "Picture 1 is from the result of `a_2fb` (call a/b-id)."},
+            ])
         );
     }
 

@@ -6,9 +6,7 @@ use serde_json::value::RawValue;
 use toolcrib_tokens::Usage;
 
 use crate::provider::{ProviderError, StopReason};
-
-/// The most characters of a reason that are passed on.
-const MOST_REASON: usize = 500;
+use crate::providers::body::excerpt;
 
 /// An answer, or a piece of one.
 #[derive(Deserialize)]
@@ -127,9 +125,7 @@ fn is_about_load(reason: &str) -> bool {
 /// The text of an error, on one line.
 fn reason(error: &Value) -> Option<String> {
     let text = error.as_str().or_else(|| error.get("message")?.as_str())?;
-    let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
-    let text: String = text.chars().filter(|c| !c.is_control()).take(MOST_REASON).collect();
-    (!text.is_empty()).then_some(text)
+    Some(excerpt(text)).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

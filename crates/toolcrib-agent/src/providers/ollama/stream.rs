@@ -7,9 +7,7 @@ use super::NAME;
 use super::response::{self, Answer};
 use crate::message::{Said, ToolCall};
 use crate::provider::{Delta, ProviderError, Reply};
-
-/// The most bytes of a reply that are kept.
-const MOST_BYTES: usize = 32 << 20;
+use crate::providers::body::Size;
 
 /// Gathers one reply.
 #[derive(Default)]
@@ -18,7 +16,7 @@ pub(super) struct Reader {
     /// What the model thinks at the moment.
     thinking: String,
     calls: usize,
-    bytes: usize,
+    size: Size,
     finished: bool,
 }
 
@@ -28,7 +26,7 @@ impl http::Reader for Reader {
         if let Some(error) = &answer.error {
             return Err(response::failure(error));
         }
-        self.bytes += data.len();
+        self.size.grow(data.len())?;
         if let Some(thinking) = answer.message.thinking.take().filter(|text| !text.is_empty()) {
             self.thinking.push_str(&thinking);
             out.push(Delta::Thinking(thinking));
@@ -47,10 +45,6 @@ impl http::Reader for Reader {
             }
             self.keep_thinking();
             self.content.push(Said::Call(ToolCall { id: String::new(), name, arguments }));
-        }
-        if self.bytes > MOST_BYTES {
-            let message = format!("the answer has more than {MOST_BYTES} bytes");
-            return Err(ProviderError::Broken(message));
         }
         if answer.done && !self.finished {
             self.finished = true;

@@ -6,10 +6,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use toolcrib_core::Dialect;
 
-use super::Server;
-use crate::message::{Assistant, CallResult, Message, Part, ToolCall};
+use super::{NAME, Server};
+use crate::message::{Assistant, CallResult, Message, Part, Said, ToolCall};
 use crate::provider::Request;
-use crate::providers::body;
+use crate::providers::body::{self, Shown};
+
+/// The longest id the API takes.
+const LONGEST_ID: usize = 40;
 
 /// The messages come last, so that a longer conversation begins with the bytes of a shorter one.
 #[derive(Serialize)]
@@ -47,11 +50,15 @@ enum Turn<'a> {
     },
     Assistant {
         content: Option<String>,
+        #[serde(skip_serializing_if = "String::is_empty")]
+        reasoning_content: String,
+        #[serde(skip_serializing_if = "String::is_empty")]
+        reasoning: String,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<Call<'a>>,
     },
     Tool {
-        tool_call_id: &'a str,
+        tool_call_id: Cow<'a, str>,
         content: String,
     },
 }
@@ -78,14 +85,14 @@ struct ImageUrl {
 
 #[derive(Serialize)]
 struct Call<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: Function<'a>,
 }
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: &'a str,
 }
 
@@ -128,21 +135,26 @@ fn turns(request: &Request, server: Server) -> Vec<Turn<'_>> {
 }
 
 fn said(parts: &[Part], sees_images: bool) -> Content<'_> {
-    let shows = |part: &Part| sees_images && matches!(part, Part::Image { .. });
-    if parts.iter().any(shows) {
-        Content::Pieces(parts.iter().map(piece).collect())
+    let mut pieces = Vec::new();
+    let mut texts = Vec::new();
+    for part in parts {
+        match body::shown(part, sees_images) {
+            Shown::Text(text) => {
+                texts.push(text.clone());
+                pieces.push(Piece::Text { text });
+            }
+            Shown::Picture { media_type, data } => pieces.push(picture(media_type, data)),
+        }
+    }
+    if texts.len() < pieces.len() {
+        Content::Pieces(pieces)
     } else {
-        Content::Text(parts.iter().map(Part::described).collect::<Vec<String>>().join("\n"))
+        Content::Text(texts.join("\n"))
     }
 }
 
-fn piece(part: &Part) -> Piece<'_> {
-    match part {
-        Part::Text { text } => Piece::Text { text: text.into() },
-        Part::Image { media_type, data } => Piece::ImageUrl {
-            image_url: ImageUrl { url: format!("data:{media_type};base64,{data}") },
-        },
-    }
+fn picture(media_type: &str, data: &str) -> Piece<'static> {
+    Piece::ImageUrl { image_url: ImageUrl { url: format!("data:{media_type};base64,{data}") } }
 }
 
 fn answered(assistant: &Assistant, server: Server) -> Option<Turn<'_>> {
@@ -150,12 +162,33 @@ fn answered(assistant: &Assistant, server: Server) -> Option<Turn<'_>> {
     let tool_calls: Vec<Call<'_>> = assistant
         .calls()
         .map(|call| Call {
-            id: &call.id,
+            id: id(&call.id),
             r#type: "function",
-            function: Function { name: &call.name, arguments: written(call, server) },
+            function: Function { name: body::name(&call.name), arguments: written(call, server) },
         })
         .collect();
-    (content.is_some() || !tool_calls.is_empty()).then_some(Turn::Assistant { content, tool_calls })
+    if content.is_none() && tool_calls.is_empty() {
+        return None;
+    }
+    let thinking = |member: &str| match server {
+        Server::OpenAi => String::new(),
+        Server::Compatible => thought(assistant, member),
+    };
+    let (reasoning_content, reasoning) = (thinking("reasoning_content"), thinking("reasoning"));
+    Some(Turn::Assistant { content, reasoning_content, reasoning, tool_calls })
+}
+
+/// What the model thought, where it came by this name.
+fn thought(assistant: &Assistant, member: &str) -> String {
+    let thoughts = assistant.content.iter().filter_map(|said| match said {
+        Said::Native { provider, json } if provider == NAME => json.get(member)?.as_str(),
+        _ => None,
+    });
+    thoughts.collect()
+}
+
+fn id(text: &str) -> Cow<'_, str> {
+    body::word(text, LONGEST_ID)
 }
 
 /// The arguments of a call, to be sent back. OpenAI takes any text. llama.cpp and vLLM parse it
@@ -172,18 +205,19 @@ pub(in crate::providers) fn written(call: &ToolCall, server: Server) -> &str {
 fn tell<'a>(results: &'a [CallResult], sees_images: bool, turns: &mut Vec<Turn<'a>>) {
     let mut pictures = Vec::new();
     for CallResult { call_id, name, content, .. } in results {
-        let mut lines = Vec::new();
+        let tool_call_id = id(call_id);
+        let mut lines: Vec<Cow<'_, str>> = Vec::new();
         for part in content {
-            match part {
-                Part::Image { media_type, .. } if sees_images => {
-                    lines.push(format!("[{media_type}, shown below]"));
-                    let text = format!("From call {call_id} of {name}:");
-                    pictures.extend([Piece::Text { text: text.into() }, piece(part)]);
+            match body::shown(part, sees_images) {
+                Shown::Text(text) => lines.push(text),
+                Shown::Picture { media_type, data } => {
+                    lines.push(format!("[{media_type}, shown below]").into());
+                    let text = format!("From call {tool_call_id} of {}:", body::name(name));
+                    pictures.extend([Piece::Text { text: text.into() }, picture(media_type, data)]);
                 }
-                _ => lines.push(part.described()),
             }
         }
-        turns.push(Turn::Tool { tool_call_id: call_id, content: lines.join("\n") });
+        turns.push(Turn::Tool { content: lines.join("\n"), tool_call_id });
     }
     if !pictures.is_empty() {
         turns.push(Turn::User { content: Content::Pieces(pictures) });
@@ -198,7 +232,6 @@ mod tests {
     use toolcrib_core::{Definition, Registry, Schema, ToolName, ToolSpec};
 
     use super::*;
-    use crate::message::Said;
     use crate::provider::ModelOptions;
 
     fn tool(name: &str) -> Definition {
@@ -291,7 +324,7 @@ mod tests {
         request.options = Arc::new(ModelOptions { extra, ..Default::default() });
         assert_eq!(
             String::from_utf8(body(&request, Server::Compatible)).unwrap(),
-            r#"{"model":"other","stream":true,"stream_options":null,"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}],"top_p":0.1,"seed":7}"#
+            r#"{"model":"other","stream":true,"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}],"top_p":0.1,"seed":7}"#
         );
     }
 
@@ -352,6 +385,101 @@ mod tests {
             assert_eq!(written(&call, Server::OpenAi), to_openai);
             assert_eq!(written(&call, Server::Compatible), to_others);
         }
+    }
+
+    #[test]
+    fn names_and_ids_are_what_the_api_takes() {
+        let bad = |id: &str, name: &str| {
+            Said::Call(ToolCall { id: id.into(), name: name.into(), arguments: "{}".into() })
+        };
+        let long = "c".repeat(41);
+        let sent = messages(vec![
+            Message::Assistant(Assistant {
+                content: vec![bad("functions.t:0", "a/b"), bad(&long, ""), bad(&long[1..], "t")],
+            }),
+            Message::Tool {
+                results: vec![
+                    result("functions.t:0", vec![picture()]),
+                    result(&long, vec![]),
+                    result(&long[1..], vec![]),
+                ],
+            },
+        ]);
+        let calls = sent[0]["tool_calls"].as_array().unwrap();
+        let field = |place: &str| -> Vec<&str> {
+            calls.iter().map(|call| call.pointer(place).unwrap().as_str().unwrap()).collect()
+        };
+        let ids = field("/id");
+        assert_eq!(field("/function/name"), ["a_2fb", "_", "t"]);
+        assert_eq!((ids[0], ids[1].len(), ids[2]), ("functions_2et_3a0", 40, &long[1..]));
+        assert_ne!(ids[1], ids[2]);
+        for (at, id) in ids.iter().enumerate() {
+            assert_eq!(sent[at + 1]["tool_call_id"], *id);
+        }
+        assert_eq!(sent[4]["content"][0]["text"], "From call functions_2et_3a0 of t:");
+    }
+
+    #[test]
+    fn thinking_goes_back_by_its_name_to_compatible_servers_only() {
+        let thought = |member: &str| Said::Native {
+            provider: NAME.into(),
+            json: json!({member: "Hm."}),
+        };
+        let foreign = Said::Native {
+            provider: "ollama".into(),
+            json: json!({"reasoning": "No.", "reasoning_content": "No."}),
+        };
+        let request = request(vec![
+            Message::Assistant(Assistant {
+                content: vec![foreign, thought("reasoning_content"), call("1", "{}")],
+            }),
+            Message::Assistant(Assistant {
+                content: vec![thought("reasoning"), Said::Text { text: "Done".into() }],
+            }),
+            Message::Assistant(Assistant { content: vec![thought("reasoning")] }),
+        ]);
+        let calls = json!([{"id": "1", "type": "function",
+            "function": {"name": "t", "arguments": "{}"}}]);
+        let system = json!({"role": "system", "content": "Be brief."});
+        assert_eq!(
+            sent(&request, Server::Compatible)["messages"],
+            json!([
+                system,
+                {"role": "assistant", "content": null, "reasoning_content": "Hm.",
+                    "tool_calls": calls},
+                {"role": "assistant", "content": "Done", "reasoning": "Hm."},
+            ])
+        );
+        assert_eq!(
+            sent(&request, Server::OpenAi)["messages"],
+            json!([
+                system,
+                {"role": "assistant", "content": null, "tool_calls": calls},
+                {"role": "assistant", "content": "Done"},
+            ])
+        );
+    }
+
+    #[test]
+    fn pictures_no_api_takes_are_described() {
+        let image = |media_type: &str, data: &str| Part::Image {
+            media_type: media_type.into(),
+            data: data.into(),
+        };
+        let odd = "[image/tiff, not shown: only JPEG, PNG, GIF and WebP pictures can be]";
+        assert_eq!(
+            messages(vec![
+                Message::User { content: vec![image("image/tiff", "AAAA"), image("image/png", "")] },
+                Message::User { content: vec![image("image/tiff", "AAAA"), image("image/JPG", "A")] },
+                Message::Tool { results: vec![result("1", vec![image("image/tiff", "AAAA")])] },
+            ]),
+            json!([
+                {"role": "user", "content": format!("{odd}\n[image/png, not shown: it is empty]")},
+                {"role": "user", "content": [{"type": "text", "text": odd},
+                    {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,A"}}]},
+                {"role": "tool", "tool_call_id": "1", "content": odd},
+            ])
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::Value;
 use toolcrib_tokens::Usage;
 
 use crate::provider::{ProviderError, StopReason};
+use crate::providers::body::excerpt;
 
 /// A chunk of a stream, or a whole answer, whose one piece is called a message.
 ///
@@ -169,7 +170,7 @@ impl Fault {
             message = format!("{message}: {raw}");
         }
         Self {
-            message: presentable(&message),
+            message: excerpt(&message),
             names: ["code", "type"]
                 .iter()
                 .filter_map(|name| text(name))
@@ -182,7 +183,7 @@ impl Fault {
     /// What is no JSON. Of a web page nothing is worth repeating.
     fn of_text(text: &str) -> Self {
         let text = if text.trim_start().starts_with('<') { "" } else { text };
-        Self { message: presentable(text), ..Self::default() }
+        Self { message: excerpt(text), ..Self::default() }
     }
 
     /// The HTTP status that would have gone with it.
@@ -230,25 +231,6 @@ impl Fault {
             || has("maximum model length")
             || has("context") && (has("exceed") || has("overflow") || has("greater than"))
     }
-}
-
-/// A server's words for a person: on one line, of bearable length, without keys.
-fn presentable(message: &str) -> String {
-    const LONGEST: usize = 600;
-    let mut words = Vec::new();
-    let mut secret = false;
-    for word in message.split_whitespace() {
-        let is_key = secret || word.trim_start_matches(['"', '\'', '`', '(']).starts_with("sk-");
-        words.push(if is_key { "…" } else { word });
-        // OpenAI repeats a wrong key, and most who imitate it do too.
-        secret = ["provided:", "Bearer"].contains(&word);
-    }
-    let mut line = words.join(" ");
-    if let Some((end, _)) = line.char_indices().nth(LONGEST) {
-        line.truncate(end);
-        line.push('…');
-    }
-    line
 }
 
 #[cfg(test)]
@@ -359,15 +341,6 @@ mod tests {
         ] {
             assert_eq!(in_band(&error), told, "{error}");
         }
-    }
-
-    #[test]
-    fn no_message_shows_a_key_or_goes_on_for_ever() {
-        assert_eq!(
-            presentable("Received\n key 'sk-1234567890', sent as Bearer abcdef ghi"),
-            "Received key … sent as Bearer … ghi"
-        );
-        assert_eq!(presentable(&"é".repeat(10_000)).chars().count(), 601);
     }
 
     #[test]

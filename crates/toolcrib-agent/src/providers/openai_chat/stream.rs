@@ -1,25 +1,28 @@
 //! An answer of Chat Completions, read as it comes.
 
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolcrib_tokens::Usage;
 
+use super::NAME;
 use super::response::{CallPiece, Chunk, Piece, arguments, stop, text, usage};
-use super::{LONGEST, too_long};
 use crate::message::{Said, ToolCall};
 use crate::provider::{Delta, ProviderError, Reply};
+use crate::providers::body::Size;
 use crate::providers::http::Reader;
 
 /// What has been read of an answer.
 #[derive(Default)]
 pub(super) struct Answer {
     text: String,
+    /// What the model thinks, and the member it comes as.
+    thinking: Option<(&'static str, String)>,
     refusal: String,
     calls: Vec<Call>,
     /// Why it ended, once it has.
     finish_reason: Option<String>,
     usage: Usage,
-    size: usize,
+    size: Size,
     is_finished: bool,
 }
 
@@ -54,9 +57,14 @@ impl Reader for Answer {
         };
         let refusal = Some(std::mem::take(&mut self.refusal)).filter(|text| !text.is_empty());
         let stop = stop(&reason, refusal)?;
+        let thinking = self.thinking.take().map(|(member, text)| Said::Native {
+            provider: NAME.into(),
+            json: json!({member: text}),
+        });
         let said = Some(std::mem::take(&mut self.text)).filter(|text| !text.is_empty());
         let calls = std::mem::take(&mut self.calls).into_iter().map(|it| Said::Call(it.call));
-        let content = said.map(|text| Said::Text { text }).into_iter().chain(calls).collect();
+        let said = said.map(|text| Said::Text { text });
+        let content = thinking.into_iter().chain(said).chain(calls).collect();
         out.push(Delta::Finished(Reply { content, stop, usage: self.usage }));
         self.is_finished = true;
         Ok(())
@@ -90,22 +98,24 @@ impl Answer {
 
     fn take_piece(&mut self, piece: Piece, out: &mut Vec<Delta>) -> Result<(), ProviderError> {
         // Some servers send the same thinking under both names.
-        let thinking = [piece.reasoning_content, piece.reasoning]
-            .map(text)
-            .into_iter()
-            .find(|it| !it.is_empty());
-        if let Some(thinking) = thinking {
-            self.grow(thinking.len())?;
-            out.push(Delta::Thinking(thinking));
+        let thinking =
+            [("reasoning_content", piece.reasoning_content), ("reasoning", piece.reasoning)]
+                .map(|(member, value)| (member, text(value)))
+                .into_iter()
+                .find(|(_, text)| !text.is_empty());
+        if let Some((member, text)) = thinking {
+            self.size.grow(text.len())?;
+            self.thinking.get_or_insert((member, String::new())).1.push_str(&text);
+            out.push(Delta::Thinking(text));
         }
         let said = text(piece.content);
         if !said.is_empty() {
-            self.grow(said.len())?;
+            self.size.grow(said.len())?;
             self.text.push_str(&said);
             out.push(Delta::Text(said));
         }
         let refusal = text(piece.refusal);
-        self.grow(refusal.len())?;
+        self.size.grow(refusal.len())?;
         self.refusal.push_str(&refusal);
         for (position, piece) in piece.tool_calls.into_iter().flatten().enumerate() {
             self.take_call(position, piece, out)?;
@@ -122,7 +132,7 @@ impl Answer {
         let function = piece.function.unwrap_or_default();
         let (id, name) = (text(piece.id), text(function.name));
         let arguments = arguments(function.arguments);
-        self.grow(id.len() + name.len() + arguments.len())?;
+        self.size.grow(id.len() + name.len() + arguments.len())?;
         let place = match self.continued(position, piece.index, &id, &name) {
             Some(place) => {
                 let call = &mut self.calls[place].call;
@@ -137,7 +147,7 @@ impl Answer {
             }
             None if id.is_empty() && name.is_empty() && arguments.is_empty() => return Ok(()),
             None => {
-                self.grow(size_of::<Call>())?;
+                self.size.grow(size_of::<Call>())?;
                 let index = self.calls.len();
                 out.push(Delta::Call { index, name: name.clone() });
                 let call = ToolCall { id, name, arguments: String::new() };
@@ -181,17 +191,10 @@ impl Answer {
             !name.is_empty() && (has_other_id || !same_id(&self.calls[place]) && is_complete());
         (!begins_one).then_some(place)
     }
-
-    fn grow(&mut self, by: usize) -> Result<(), ProviderError> {
-        self.size += by;
-        if self.size > LONGEST { Err(too_long()) } else { Ok(()) }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::provider::StopReason;
 
@@ -222,6 +225,10 @@ mod tests {
 
     fn said(text: &str) -> Said {
         Said::Text { text: text.into() }
+    }
+
+    fn thought(member: &str, text: &str) -> Said {
+        Said::Native { provider: "openai-chat".into(), json: json!({member: text}) }
     }
 
     fn call(id: &str, name: &str, arguments: &str) -> Said {
@@ -262,7 +269,12 @@ mod tests {
     #[test]
     fn an_answer_is_told_as_it_comes_and_then_whole() {
         let reply = Reply {
-            content: vec![said("Wait."), call("a", "look", r#"{"x": 1}"#), call("b", "see", "{}")],
+            content: vec![
+                thought("reasoning_content", "Hm"),
+                said("Wait."),
+                call("a", "look", r#"{"x": 1}"#),
+                call("b", "see", "{}"),
+            ],
             stop: StopReason::End,
             usage: USED,
         };
@@ -484,6 +496,24 @@ mod tests {
     }
 
     #[test]
+    fn thinking_is_kept_by_the_name_it_came_by() {
+        let both = json!({"reasoning_content": "Hm", "reasoning": "Hm"});
+        for (deltas, kept) in [
+            ([json!({"reasoning": "H"}), json!({"reasoning": "m"})], thought("reasoning", "Hm")),
+            ([both, json!({})], thought("reasoning_content", "Hm")),
+            (
+                [json!({"reasoning_content": "H"}), json!({"reasoning": "m"})],
+                thought("reasoning_content", "Hm"),
+            ),
+        ] {
+            let [first, second] = deltas.map(|delta| chunk(delta, None));
+            let pieces = [first, second, chunk(json!({"content": "Hi"}), Some("stop"))];
+            let reply = Reply { content: vec![kept, said("Hi")], ..Reply::default() };
+            assert_eq!(read(&pieces).unwrap().pop(), Some(Delta::Finished(reply)));
+        }
+    }
+
+    #[test]
     fn done_ends_an_answer_whose_reason_is_missing_but_not_an_empty_one() {
         let done = || "[DONE]".to_owned();
         let reply = Reply { content: vec![said("Hi")], ..Reply::default() };
@@ -535,7 +565,12 @@ mod tests {
         let mut out = Vec::new();
         Answer::default().whole(&body.to_string(), &mut out).unwrap();
         let reply = Reply {
-            content: vec![said("Wait"), call("a", "look", "{}"), call("b", "see", "")],
+            content: vec![
+                thought("reasoning", "Hm"),
+                said("Wait"),
+                call("a", "look", "{}"),
+                call("b", "see", ""),
+            ],
             stop: StopReason::End,
             usage: USED,
         };

@@ -1,5 +1,7 @@
 //! A request as the Responses API wants it.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -8,8 +10,11 @@ use toolcrib_core::Dialect;
 use super::NAME;
 use crate::message::{Assistant, CallResult, Message, Part, Said};
 use crate::provider::Request;
-use crate::providers::body;
+use crate::providers::body::{self, Shown};
 use crate::providers::openai_chat::{Server, written};
+
+/// The longest id the API takes.
+const LONGEST_ID: usize = 64;
 
 /// The items come last, so that a longer conversation begins with the bytes of a shorter one.
 #[derive(Serialize)]
@@ -18,7 +23,8 @@ struct Body<'a> {
     stream: bool,
     /// The conversation is kept here, and reasoning travels with it in encrypted form.
     store: bool,
-    include: [&'static str; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include: Option<[&'static str; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,8 +56,8 @@ enum Item<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Made<'a> {
     Message { role: Role, content: Content<'a> },
-    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
-    FunctionCallOutput { call_id: &'a str, output: Content<'a> },
+    FunctionCall { call_id: Cow<'a, str>, name: Cow<'a, str>, arguments: &'a str },
+    FunctionCallOutput { call_id: Cow<'a, str>, output: Content<'a> },
 }
 
 #[derive(Serialize)]
@@ -77,13 +83,22 @@ enum Piece {
     InputImage { detail: &'static str, image_url: String },
 }
 
+impl Piece {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::InputText { text } => Some(text),
+            Self::InputImage { .. } => None,
+        }
+    }
+}
+
 pub(super) fn body(request: &Request, server: Server) -> Vec<u8> {
     let options = &request.options;
     let body = Body {
         model: &request.model,
         stream: true,
         store: false,
-        include: ["reasoning.encrypted_content"],
+        include: may_reason(&request.model).then_some(["reasoning.encrypted_content"]),
         max_output_tokens: options.max_output,
         temperature: options.temperature,
         prompt_cache_key: request.cache_key.as_deref(),
@@ -92,6 +107,11 @@ pub(super) fn body(request: &Request, server: Server) -> Vec<u8> {
         input: items(request, server),
     };
     body::write(&body, &options.extra)
+}
+
+/// Models from before there was reasoning refuse to be asked for it; any other may have it.
+fn may_reason(model: &str) -> bool {
+    !["gpt-3", "gpt-4"].iter().any(|family| model.contains(family))
 }
 
 fn items(request: &Request, server: Server) -> Vec<Item<'_>> {
@@ -124,24 +144,28 @@ impl<'a> From<Made<'a>> for Item<'a> {
 }
 
 fn pieces(parts: &[Part], sees_images: bool) -> Vec<Piece> {
-    let piece = |part: &Part| match part {
-        Part::Image { media_type, data } if sees_images => Piece::InputImage {
+    let piece = |part| match body::shown(part, sees_images) {
+        Shown::Text(text) => Piece::InputText { text: text.into_owned() },
+        Shown::Picture { media_type, data } => Piece::InputImage {
             detail: "auto",
             image_url: format!("data:{media_type};base64,{data}"),
         },
-        part => Piece::InputText { text: part.described() },
     };
     parts.iter().map(piece).collect()
 }
 
 fn came_of(result: &CallResult, sees_images: bool) -> Item<'_> {
-    let shows = |part: &Part| sees_images && matches!(part, Part::Image { .. });
-    let output = if result.content.iter().any(shows) {
-        Content::Pieces(pieces(&result.content, true))
-    } else {
-        Content::Text(result.described())
+    let pieces = pieces(&result.content, sees_images);
+    let texts: Option<Vec<&str>> = pieces.iter().map(Piece::text).collect();
+    let output = match texts {
+        Some(texts) => Content::Text(texts.join("\n")),
+        None => Content::Pieces(pieces),
     };
-    Made::FunctionCallOutput { call_id: &result.call_id, output }.into()
+    Made::FunctionCallOutput { call_id: id(&result.call_id), output }.into()
+}
+
+fn id(text: &str) -> Cow<'_, str> {
+    body::word(text, LONGEST_ID)
 }
 
 fn answered(assistant: &Assistant, server: Server) -> Vec<Item<'_>> {
@@ -164,8 +188,8 @@ fn answered(assistant: &Assistant, server: Server) -> Vec<Item<'_>> {
                 Made::Message { role: Role::Assistant, content: Content::Said(text) }
             }
             Said::Call(call) => Made::FunctionCall {
-                call_id: &call.id,
-                name: &call.name,
+                call_id: id(&call.id),
+                name: body::name(&call.name),
                 arguments: written(call, server),
             },
         };
@@ -264,6 +288,24 @@ mod tests {
                 r#"{{"model":"m","stream":true,"store":true,"include":["reasoning.encrypted_content"],"max_output_tokens":100,"temperature":0.5,"prompt_cache_key":"c","instructions":"Be brief.","tools":[{rendered}],"input":[{{"type":"message","role":"user","content":[{{"type":"input_text","text":"Hi"}}]}}],"reasoning":{{"effort":"low"}}}}"#
             )
         );
+    }
+
+    #[test]
+    fn models_without_reasoning_are_not_asked_for_it() {
+        for (model, asks) in [
+            ("gpt-5.6", true),
+            ("o3", true),
+            ("my-deployment", true),
+            ("gpt-4o-mini", false),
+            ("gpt-4.1", false),
+            ("chatgpt-4o-latest", false),
+            ("ft:gpt-3.5-turbo:team::1", false),
+        ] {
+            let mut request = request(vec![Message::user("Hi")]);
+            request.model = model.into();
+            let sent: Value = serde_json::from_slice(&body(&request, Server::OpenAi)).unwrap();
+            assert_eq!(sent.get("include").is_some(), asks, "{model}");
+        }
     }
 
     #[test]
@@ -386,6 +428,60 @@ mod tests {
                 ]},
                 {"type": "function_call_output", "call_id": "1",
                     "output": format!("A chart:\n{described}")},
+            ])
+        );
+    }
+
+    #[test]
+    fn names_and_ids_are_what_the_api_takes() {
+        let long = "c".repeat(65);
+        let bad = |id: &str, name: &str| {
+            Said::Call(ToolCall { id: id.into(), name: name.into(), arguments: "{}".into() })
+        };
+        let sent = input(&request(vec![
+            said(vec![bad("a:1", "a/b"), bad(&long, ""), bad(&long[1..], &long)]),
+            Message::Tool {
+                results: vec![
+                    result("a:1", vec![]),
+                    result(&long, vec![]),
+                    result(&long[1..], vec![]),
+                ],
+            },
+        ]));
+        let text = |at: usize, member: &str| sent[at][member].as_str().unwrap().to_owned();
+        assert_eq!((text(0, "call_id"), text(0, "name")), ("a_3a1".into(), "a_2fb".into()));
+        assert_eq!((text(1, "call_id").len(), text(1, "name")), (64, "_".into()));
+        assert_eq!((text(2, "call_id"), text(2, "name").len()), (long[1..].into(), 64));
+        assert_ne!(text(1, "call_id"), text(2, "call_id"));
+        for at in 0..3 {
+            assert_eq!(text(at + 3, "call_id"), text(at, "call_id"));
+        }
+    }
+
+    #[test]
+    fn pictures_no_api_takes_are_described() {
+        let image = |media_type: &str, data: &str| Part::Image {
+            media_type: media_type.into(),
+            data: data.into(),
+        };
+        let odd = "[image/tiff, not shown: only JPEG, PNG, GIF and WebP pictures can be]";
+        let empty = "[image/png, not shown: it is empty]";
+        let sent = input(&request(vec![
+            Message::User { content: vec![image("image/png", ""), image("image/jpg", "A")] },
+            Message::Tool {
+                results: vec![result("1", vec![image("image/tiff", "A"), image("image/png", "")])],
+            },
+        ]));
+        assert_eq!(
+            sent,
+            json!([
+                {"type": "message", "role": "user", "content": [
+                    {"type": "input_text", "text": empty},
+                    {"type": "input_image", "detail": "auto",
+                        "image_url": "data:image/jpeg;base64,A"},
+                ]},
+                {"type": "function_call_output", "call_id": "1",
+                    "output": format!("{odd}\n{empty}")},
             ])
         );
     }

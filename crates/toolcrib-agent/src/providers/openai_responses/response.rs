@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use super::NAME;
 use crate::message::{Said, ToolCall};
 use crate::provider::{ProviderError, Reply, StopReason};
-use crate::providers::openai_chat::{LONGEST, in_band, too_long, usage};
+use crate::providers::body::Size;
+use crate::providers::openai_chat::{in_band, usage};
 
 /// Members of an item that have no place in a conversation but must go back with it. They are
 /// kept before what they belong to, as a piece of the API's own that has no type.
@@ -24,9 +25,7 @@ pub(super) struct Response {
 
 impl Response {
     pub(super) fn read(json: &str) -> Result<Self, ProviderError> {
-        if json.len() > LONGEST {
-            return Err(too_long());
-        }
+        Size::default().grow(json.len())?;
         serde_json::from_str(json).map_err(|error| {
             ProviderError::Broken(format!("the server sent what is no response: {error}"))
         })

@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 use super::response::{Response, call};
 use crate::message::Said;
 use crate::provider::{Delta, ProviderError, Reply};
+use crate::providers::body::Size;
 use crate::providers::http::Reader;
-use crate::providers::openai_chat::{LONGEST, in_band, too_long};
+use crate::providers::openai_chat::in_band;
 
 /// What has been read of an answer. The last event repeats all of it, so little is kept.
 #[derive(Default)]
@@ -17,10 +18,10 @@ pub(super) struct Answer {
     items: Vec<(u64, Value)>,
     calls: Vec<Call>,
     has_told_text: bool,
-    /// Bytes of `items` and `calls`.
-    kept: usize,
-    /// Bytes of deltas.
-    told: usize,
+    /// What `items` and `calls` take.
+    kept: Size,
+    /// What deltas have taken.
+    told: Size,
     is_finished: bool,
 }
 
@@ -119,8 +120,8 @@ impl Answer {
     /// The text of a delta, if it has any.
     fn told(&mut self, event: &Event<'_>) -> Result<Option<String>, ProviderError> {
         let text = event.delta.as_str().filter(|text| !text.is_empty());
-        self.told += text.map_or(0, str::len);
-        if self.told > LONGEST { Err(too_long()) } else { Ok(text.map(str::to_owned)) }
+        self.told.grow(text.map_or(0, str::len))?;
+        Ok(text.map(str::to_owned))
     }
 
     /// Reads the item of an event and tells of it if it is a call, as far as that hasn't been
@@ -131,10 +132,7 @@ impl Answer {
         out: &mut Vec<Delta>,
     ) -> Result<Option<Value>, ProviderError> {
         let Some(json) = event.item else { return Ok(None) };
-        self.kept += json.get().len();
-        if self.kept > LONGEST {
-            return Err(too_long());
-        }
+        self.kept.grow(json.get().len())?;
         let item: Value = serde_json::from_str(json.get()).map_err(no_event)?;
         if item["type"] == "function_call" {
             let read = call(&item);

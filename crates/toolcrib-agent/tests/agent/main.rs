@@ -1,0 +1,12 @@
+//! The loop, with a scripted model: what it is sent, what happens, what is kept.
+
+#![allow(clippy::unwrap_used)]
+
+mod calls;
+mod cancel;
+mod faults;
+mod hooks;
+mod permissions;
+mod presets;
+mod sub_agents;
+mod support;
