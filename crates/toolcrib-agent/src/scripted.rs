@@ -4,7 +4,7 @@ mod demo;
 mod turn;
 mod usage;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,14 +13,16 @@ use futures::stream::{self, BoxStream, StreamExt};
 
 use crate::provider::{Delta, Provider, ProviderError, Request};
 pub use turn::Turn;
-use usage::Seen;
+use usage::{Prompts, Seen};
 
 /// Says what it was told to say, and keeps what it was asked. For tests, and for trying things
 /// out without a model.
 ///
 /// An answer comes as a model's would: text a few words at a time, arguments in pieces, one call
 /// after the other. Its usage is estimated by counting what was sent (`o200k_base`); whatever the
-/// conversation's request before began with alike is counted as read from a cache.
+/// conversation's request before began with alike is counted as read from a cache. Requests
+/// without a [`Request::cache_key`] have none, nor has a conversation that 1,024 others have been
+/// heard of since.
 ///
 /// Clones are handles to one script.
 ///
@@ -60,8 +62,7 @@ struct State {
     played: usize,
     records: bool,
     requests: Vec<Request>,
-    /// The last request of each conversation.
-    seen: HashMap<Option<Arc<str>>, Seen>,
+    seen: Prompts,
 }
 
 impl Scripted {
@@ -142,11 +143,13 @@ impl Provider for Scripted {
         let turn = self.script.next(&request);
         let prompt = usage::prompt(&request);
         let key = request.cache_key.clone();
-        let before = self.script.state().seen.get(&key).cloned();
+        let before = key.as_deref().and_then(|key| self.script.state().seen.get(key));
         let (seen, mut usage) = Seen::of(&prompt, before.as_ref());
         usage.output = turn.tokens();
         let mut state = self.script.state();
-        state.seen.insert(key, seen);
+        if let Some(key) = key {
+            state.seen.insert(key, seen);
+        }
         if state.records {
             state.requests.push(request);
         }
@@ -189,7 +192,7 @@ mod tests {
             messages: texts.iter().map(|text| Arc::new(Message::user(*text))).collect(),
             options: Arc::default(),
             sees_images: false,
-            cache_key: None,
+            cache_key: Some("one".into()),
         }
     }
 
@@ -258,6 +261,16 @@ mod tests {
         assert!(second.uncached > 0 && second.uncached < first.uncached, "{second:?}");
         let other = reply(&ask(&model, &["Is it snowing?", "Still?"]).await).usage;
         assert_eq!(other.read, 0);
+    }
+
+    #[tokio::test]
+    async fn requests_without_a_key_share_no_cache() {
+        let model = Scripted::by(|_| Turn::text("Yes."));
+        let without_key = || Request { cache_key: None, ..request(&["Is it raining?"]) };
+        for _ in 0..2 {
+            let items: Vec<_> = model.stream(without_key()).collect().await;
+            assert_eq!(reply(&items).usage.read, 0);
+        }
     }
 
     #[tokio::test]

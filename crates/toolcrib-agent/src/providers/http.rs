@@ -636,7 +636,8 @@ mod tests {
             head.to_lowercase()
         };
         let mut stream = http.stream(exchange, Deaf);
-        let (head, delta) = futures::join!(served, stream.next());
+        let both = async { futures::join!(served, stream.next()) };
+        let (head, delta) = timeout(Duration::from_secs(10), both).await.unwrap();
         (head, delta.unwrap())
     }
 

@@ -336,7 +336,9 @@ mod tests {
         let sent = sent(&request(vec![
             Message::User { content: vec![odd.clone(), png("")] },
             Message::Assistant(Assistant { content: vec![call("a/b", "{}"), call("", "{}")] }),
-            Message::Tool { results: vec![result("a/b", vec![odd, png("AAAA")]), result("", vec![])] },
+            Message::Tool {
+                results: vec![result("a/b", vec![odd, png("AAAA")]), result("", vec![])],
+            },
         ]));
         let unknown = "[image/tiff, not shown: only JPEG, PNG, GIF and WebP pictures can be]";
         assert_eq!(

@@ -170,6 +170,11 @@ fn answered(assistant: &Assistant, server: Server) -> Option<Turn<'_>> {
     if content.is_none() && tool_calls.is_empty() {
         return None;
     }
+    // Compatible servers may want text at any rate.
+    let content = match server {
+        Server::OpenAi => content,
+        Server::Compatible => Some(content.unwrap_or_default()),
+    };
     let thinking = |member: &str| match server {
         Server::OpenAi => String::new(),
         Server::Compatible => thought(assistant, member),
@@ -366,7 +371,7 @@ mod tests {
                 {"role": "tool", "tool_call_id": "1", "content": "one\nline"},
                 {"role": "tool", "tool_call_id": "2", "content": "It failed"},
                 {"role": "user", "content": "<notice>\nt has gone\n</notice>"},
-                {"role": "assistant", "content": null, "tool_calls": [
+                {"role": "assistant", "content": "", "tool_calls": [
                     {"id": "3", "type": "function", "function": {"name": "t", "arguments": "{}"}},
                 ]},
             ])
@@ -421,10 +426,8 @@ mod tests {
 
     #[test]
     fn thinking_goes_back_by_its_name_to_compatible_servers_only() {
-        let thought = |member: &str| Said::Native {
-            provider: NAME.into(),
-            json: json!({member: "Hm."}),
-        };
+        let thought =
+            |member: &str| Said::Native { provider: NAME.into(), json: json!({member: "Hm."}) };
         let foreign = Said::Native {
             provider: "ollama".into(),
             json: json!({"reasoning": "No.", "reasoning_content": "No."}),
@@ -445,7 +448,7 @@ mod tests {
             sent(&request, Server::Compatible)["messages"],
             json!([
                 system,
-                {"role": "assistant", "content": null, "reasoning_content": "Hm.",
+                {"role": "assistant", "content": "", "reasoning_content": "Hm.",
                     "tool_calls": calls},
                 {"role": "assistant", "content": "Done", "reasoning": "Hm."},
             ])
@@ -469,8 +472,12 @@ mod tests {
         let odd = "[image/tiff, not shown: only JPEG, PNG, GIF and WebP pictures can be]";
         assert_eq!(
             messages(vec![
-                Message::User { content: vec![image("image/tiff", "AAAA"), image("image/png", "")] },
-                Message::User { content: vec![image("image/tiff", "AAAA"), image("image/JPG", "A")] },
+                Message::User {
+                    content: vec![image("image/tiff", "AAAA"), image("image/png", "")]
+                },
+                Message::User {
+                    content: vec![image("image/tiff", "AAAA"), image("image/JPG", "A")]
+                },
                 Message::Tool { results: vec![result("1", vec![image("image/tiff", "AAAA")])] },
             ]),
             json!([

@@ -250,7 +250,7 @@ mod tests {
             (
                 401,
                 r#"{"error":{"message":"Incorrect API key provided: sk-proj-abc***xyz. See https://platform.openai.com.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}"#,
-                Denied("Incorrect API key provided: … See https://platform.openai.com. (HTTP 401); check the API key".into()),
+                Denied("Incorrect API key provided: *** See https://platform.openai.com. (HTTP 401); check the API key".into()),
             ),
             (401, "", Denied("HTTP 401 without a reason; check the API key".into())),
             (
