@@ -17,12 +17,14 @@ pub(crate) struct Tools {
 
 pub(crate) struct Server(Vec<Tool>);
 
-/// A tool as texts, in the order of our fields: name, server, description, names of parameters,
-/// their descriptions, hint.
+/// A tool as texts, in the order of our fields: name, server, the first sentence of the description
+/// and the rest of it, names of parameters, their descriptions, hint.
 pub(crate) struct Tool {
     key: Arc<str>,
-    pub(crate) fields: [String; 6],
+    pub(crate) fields: [String; FIELDS],
 }
+
+pub(crate) const FIELDS: usize = 7;
 
 const QUERIES: usize = 400;
 const MOST_SERVERS: usize = 1_000;
@@ -97,13 +99,15 @@ impl Tools {
 }
 
 impl Tool {
-    fn texts(&self) -> [&str; 6] {
+    fn texts(&self) -> [&str; FIELDS] {
         self.fields.each_ref().map(String::as_str)
     }
 
     fn new(server: &str, name: String, description: String, names: String, about: String) -> Self {
         let key = format!("{server}__{name}").into();
-        Self { key, fields: [name, server.to_owned(), description, names, about, String::new()] }
+        let (summary, details) = split_summary(&description);
+        let texts = [&name, server, summary, details, &names, &about, ""];
+        Self { key, fields: texts.map(str::to_owned) }
     }
 
     fn read(server: &str, tool: &Value) -> Self {
@@ -112,6 +116,12 @@ impl Tool {
         collect(&tool["inputSchema"], &mut names, &mut about);
         Self::new(server, text("name"), text("description"), names, about)
     }
+}
+
+/// The first sentence or line, and the rest.
+fn split_summary(description: &str) -> (&str, &str) {
+    let ends = [". ", ".\n", "\n"].iter().filter_map(|end| description.find(end));
+    description.split_at(ends.min().map_or(description.len(), |at| at + 1))
 }
 
 fn collect(schema: &Value, names: &mut String, about: &mut String) {
@@ -174,6 +184,9 @@ const NOUNS: &str = "issue pull_request repository branch commit file directory 
     log database table row document page comment task project workflow pipeline deployment \
     container secret webhook template report image video contact note session calendar backup";
 
+/// Words of a description's first sentence.
+const FIRST_SENTENCE: usize = 12;
+
 const SYLLABLES: &str = "an ber con dal en for gra hin is jo kel lo mar ne or pel qua res sta tor \
     ul ver win xa yel zon tri par men sol";
 
@@ -224,7 +237,9 @@ impl Maker {
             let about: Vec<String> = (0..parameters).map(|_| self.words(8).join(" ")).collect();
             let own =
                 format!("{verb}_{noun}{}", if at < 9 { String::new() } else { format!("_{at}") });
-            Tool::new(&name, own, said.join(" "), names.join(" "), about.join(" "))
+            let (first, rest) = said.split_at(FIRST_SENTENCE.min(said.len()));
+            let said = format!("{}. {}", first.join(" "), rest.join(" "));
+            Tool::new(&name, own, said, names.join(" "), about.join(" "))
         };
         Server((0..tools).map(tool).collect())
     }
@@ -235,7 +250,7 @@ impl Maker {
         let server = self.random.of(servers);
         let tool = self.random.of(&server.0);
         let own: Vec<&str> =
-            tool.fields[..3].iter().flat_map(|text| text.split([' ', '_'])).collect();
+            tool.fields[..4].iter().flat_map(|text| text.split([' ', '_', '.'])).collect();
         let own: Vec<&str> = own.into_iter().filter(|word| !word.is_empty()).collect();
         let count = if self.random.below(10) == 0 { 20 } else { 3 + self.random.below(4) };
         let words: Vec<String> = (0..count)

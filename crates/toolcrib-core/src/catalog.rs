@@ -48,17 +48,28 @@ pub struct Catalog {
 const MOST_POLICIES: usize = 32;
 
 impl Catalog {
-    pub(crate) fn new(
-        naming: Naming,
+    pub(crate) fn empty(naming: Naming) -> Self {
+        Self::of(Index::new(&TUNING, Vec::new()), naming, Vec::new(), BTreeMap::new())
+    }
+
+    /// A catalog ranked with the numbers its segments were built with.
+    pub(crate) fn tuned(tuning: &Tuning, naming: Naming, segments: Vec<Arc<Segment>>) -> Self {
+        let index = Index::new(tuning, parts(&segments)).bundled();
+        Self::of(index, naming, segments, BTreeMap::new())
+    }
+
+    /// The same with other segments; what is unchanged is not prepared for search again.
+    pub(crate) fn with(
+        &self,
         segments: Vec<Arc<Segment>>,
         availability: BTreeMap<GroupId, Availability>,
     ) -> Self {
-        Self::tuned(&TUNING, naming, segments, availability)
+        let index = self.index.with_segments(parts(&segments)).bundled();
+        Self::of(index, self.naming, segments, availability)
     }
 
-    /// The same, ranked with the numbers its segments were built with.
-    pub(crate) fn tuned(
-        tuning: &Tuning,
+    fn of(
+        index: Index,
         naming: Naming,
         segments: Vec<Arc<Segment>>,
         availability: BTreeMap<GroupId, Availability>,
@@ -67,8 +78,6 @@ impl Catalog {
         let says = |segment: &&Arc<Segment>| segment.len() > 0 || segment.needs_loader();
         let prints = segments.iter().filter(says).map(|segment| segment.fingerprint.as_bytes());
         let fingerprint = Fingerprint::of(prints);
-        let parts = segments.iter().map(|segment| segment.index.clone()).collect();
-        let index = Index::new(tuning, parts);
         let has_spaced_names = segments.iter().any(|segment| segment.has_spaced_names);
         let (len, seen) = (OnceLock::new(), Mutex::default());
         Self { naming, segments, availability, index, fingerprint, has_spaced_names, len, seen }
@@ -128,6 +137,11 @@ impl Catalog {
         self.len() == 0
     }
 
+    /// How exposed names are formed here.
+    pub fn naming(&self) -> Naming {
+        self.naming
+    }
+
     /// Equal for equal content.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
@@ -162,6 +176,11 @@ impl Catalog {
     pub(crate) fn index(&self) -> &Index {
         &self.index
     }
+}
+
+/// What each segment is searched by.
+fn parts(segments: &[Arc<Segment>]) -> Vec<Arc<toolcrib_search::Segment>> {
+    segments.iter().map(|segment| segment.index.clone()).collect()
 }
 
 impl std::fmt::Debug for Catalog {

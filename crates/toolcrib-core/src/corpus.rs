@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use toolcrib_search::{Analyzer, Explanation, Ranking, Tuning};
 
-use crate::find::Ask;
 use crate::scope::{Learned, Scope};
 use crate::segment::{Item, Segment, TUNING};
-use crate::{Availability, Catalog, Group, GroupId, Members, Naming, Tool, ToolSpec, View};
+use crate::{Catalog, Group, GroupId, Members, Naming, Tool, ToolSpec, View};
 
 /// Tools under ids of the caller's own, ranked exactly as [`View::search`] ranks them.
 ///
@@ -80,8 +79,7 @@ impl Corpus {
             }
             Arc::new(Segment::tuned(tuning, group, tools, Naming::default(), &mut analyzer))
         });
-        let availability = BTreeMap::<GroupId, Availability>::new();
-        let catalog = Catalog::tuned(tuning, Naming::default(), segments.collect(), availability);
+        let catalog = Catalog::tuned(tuning, Naming::default(), segments.collect());
         Self::with(Arc::new(catalog).view_all(), tools)
     }
 
@@ -107,9 +105,10 @@ impl Corpus {
 
     /// The best `limit` tools, best first; none for a query that asks for nothing.
     pub fn search(&self, query: &str, limit: usize, ranking: Ranking) -> Vec<Ranked> {
-        let Ok(ask) = Ask::parse(query) else { return Vec::new() };
         let nothing = Learned::new();
-        let found = Scope::new(&self.view, &nothing, true).search(&ask.ranked_by(ranking), limit);
+        let scope = Scope::new(&self.view, &nothing, true);
+        let Ok(ask) = scope.ask(query) else { return Vec::new() };
+        let found = scope.search(&ask.ranked_by(ranking), limit);
         let id = |item| match item {
             Item::Tool(tool) => self.ids.get(&address(tool)).cloned(),
             Item::Named(_) => None,
@@ -120,10 +119,10 @@ impl Corpus {
 
     /// Why the tool of this id ranks where it does; nothing for a query that is not of words.
     pub fn explain(&self, query: &str, id: &str, ranking: Ranking) -> Option<Explanation> {
-        let ask = Ask::parse(query).ok()?.ranked_by(ranking);
         let tool = self.tools.get(id)?;
         let nothing = Learned::new();
         let scope = Scope::new(&self.view, &nothing, true);
+        let ask = scope.ask(query).ok()?.ranked_by(ranking);
         let segment = self.view.catalog().segment(tool.group())?;
         let mut explanation = scope.explain(&ask, segment, Item::Tool(tool))?;
         id.clone_into(&mut explanation.key);
@@ -221,14 +220,15 @@ mod tests {
     fn other_numbers_give_other_ranks() {
         let specs =
             || [("1".into(), tool("a", "mail_box", "")), ("2".into(), tool("a", "x", "mail mail"))];
-        let best = |tuning: &Tuning| {
-            ids(&Corpus::tuned(specs(), tuning).search("mail", 1, Ranking::Lexical))[0].to_owned()
+        let best = |weight: f32, told: f32| {
+            let fields = Corpus::TUNING.fields.with("name", |field| {
+                (field.weight, field.told, field.share) = (weight, told, 0.0);
+            });
+            let corpus = Corpus::tuned(specs(), &Tuning { fields, ..Corpus::TUNING });
+            ids(&corpus.search("mail", 1, Ranking::Lexical))[0].to_owned()
         };
-        assert_eq!(best(&Corpus::TUNING), "1");
-        let fields = Corpus::TUNING.fields.with("name", |field| {
-            (field.weight, field.told, field.share) = (0.01, 0.0, 0.0);
-        });
-        assert_eq!(best(&Tuning { fields, ..Corpus::TUNING }), "2");
+        assert_eq!(best(3.0, 1.0), "1");
+        assert_eq!(best(0.01, 0.0), "2");
     }
 
     #[test]

@@ -141,6 +141,8 @@ pub(crate) struct Found<'a> {
     pub(crate) denied: Vec<ToolName>,
     /// Whether words were ranked by, and none of them was a name.
     pub(crate) by_words: bool,
+    /// Tools that gave up their place because another server's are the same and fit better.
+    pub(crate) moved: Vec<Item<'a>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +167,29 @@ pub(crate) struct Miss {
 }
 
 impl<'a> Scope<'a> {
+    /// A query, understood where these are the tools: what would ask for nothing, such as `null` or
+    /// a dash, may be the name of one.
+    pub(crate) fn ask<'q>(self, text: &'q str) -> Result<Ask<'q>, Unasked> {
+        let name = text.trim();
+        match Ask::parse(text) {
+            Err(Unasked::Blank) if self.has(name) => {
+                Ok(Ask::Words { text: name, query: Query::new(name) })
+            }
+            asked => asked,
+        }
+    }
+
+    /// Whether a tool is called exactly this, by its exposed name or its own.
+    pub(crate) fn has(self, name: &str) -> bool {
+        let is_it = |item: &Item<'_>| **item.exposed() == *name || item.name().tool() == name;
+        match self.find(name) {
+            Lookup::Tool(tool) => is_it(&Item::Tool(tool)),
+            Lookup::Named(named) => is_it(&Item::Named(named)),
+            Lookup::Ambiguous(items) => items.iter().any(is_it),
+            Lookup::Missing { .. } => false,
+        }
+    }
+
     /// The best `limit` answers, and how many there are in all.
     pub(crate) fn search(self, ask: &Ask<'_>, limit: usize) -> Found<'a> {
         match ask {
@@ -235,17 +260,17 @@ impl<'a> Scope<'a> {
         for Lifted { doc, by, .. } in self.lifts(text, &scores, &admit) {
             scores.lift(doc, by);
         }
-        let page = scores.top(&index, most, &admit);
+        let page = self.page(&index, &scores, most, &admit);
         let best = page.hits.first().map_or(0.0, |hit| hit.score);
         let named = exact.into_iter().map(|item| Hit { item, score: best + 1.0 });
-        let item = |doc| self.document(&index, doc);
-        let ranked = page.hits.iter().map(|hit| Hit { item: item(hit.doc), score: hit.score });
         let mut seen = HashSet::new();
-        let mut hits: Vec<Hit<'a>> = named.chain(ranked).collect();
+        let mut hits: Vec<Hit<'a>> = named.chain(page.hits).collect();
         hits.retain(|hit| seen.insert(hit.item.key()));
         let total = page.total.max(hits.len());
         hits.truncate(limit);
-        Found { total, hits, by_words, ..Found::default() }
+        let is_named = |item: &Item<'a>| seen.contains(&item.key());
+        let moved = page.moved.into_iter().filter(|item| !is_named(item)).collect();
+        Found { total, hits, by_words, moved, ..Found::default() }
     }
 
     /// What use adds to the scores of documents that match.
@@ -275,12 +300,16 @@ impl<'a> Scope<'a> {
         let document = document(item, &segment.group);
         let index = self.index();
         let mut explanation = index.explain(query, &document, &mut Analyzer::new());
-        if self.view.usage().is_some() {
-            let lifts = self.lifts(text, &index.score(query), self.admits_document(&index));
-            let is_it = |doc: usize| self.document(&index, doc).key() == item.key();
-            if let Some(lifted) = lifts.into_iter().find(|lifted| is_it(lifted.doc)) {
-                explanation.lift(lifted.by, lifted.reason);
+        let (mut scores, admit) = (index.score(query), self.admits_document(&index));
+        for Lifted { doc, by, reason } in self.lifts(text, &scores, &admit) {
+            scores.lift(doc, by);
+            if self.document(&index, doc).key() == item.key() {
+                explanation.lift(by, reason);
             }
+        }
+        let is_named = || self.named_in(text).iter().any(|named| named.key() == item.key());
+        if let Some(copy) = self.copy(&scores, &admit, item).filter(|_| !is_named()) {
+            explanation.lift(-copy.by, copy.reason());
         }
         Some(explanation)
     }
@@ -399,13 +428,13 @@ impl View {
         query: &str,
         limit: usize,
     ) -> Result<SearchPage, SearchError> {
-        let ask = Ask::parse(query).map_err(|unasked| match unasked {
+        let nothing = Learned::new();
+        let scope = Scope::new(self, &nothing, true);
+        let ask = scope.ask(query).map_err(|unasked| match unasked {
             Unasked::Blank => SearchError::Blank,
             Unasked::BadPattern(reason) => SearchError::BadPattern(reason),
         })?;
-        let ask = ask.with_meaning(meaning);
-        let nothing = Learned::new();
-        let found = Scope::new(self, &nothing, true).search(&ask, limit);
+        let found = scope.search(&ask.with_meaning(meaning), limit);
         let row = |hit: &Hit<'_>| SearchRow {
             name: hit.item.exposed().clone(),
             server: hit.item.name().namespace().map(Into::into),
@@ -433,7 +462,7 @@ impl View {
     ) -> Option<Explanation> {
         let nothing = Learned::new();
         let scope = Scope::new(self, &nothing, true);
-        let ask = Ask::parse(query).ok()?.with_meaning(meaning);
+        let ask = scope.ask(query).ok()?.with_meaning(meaning);
         let (segment, item) = scope.segments().find_map(|(segment, admitted)| {
             let item = scope.items_of(segment, admitted).find(|item| **item.exposed() == *name)?;
             Some((segment, item))

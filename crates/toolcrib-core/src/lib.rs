@@ -17,6 +17,7 @@
 mod announce;
 mod arguments;
 mod catalog;
+mod copies;
 mod corpus;
 mod definition;
 mod eager;

@@ -109,7 +109,7 @@ pub enum RegisterError {
 impl Registry {
     /// An empty registry whose exposed names take the given form.
     pub fn new(naming: Naming) -> Self {
-        let empty = Catalog::new(naming, Vec::new(), BTreeMap::new());
+        let empty = Catalog::empty(naming);
         Self { naming, state: Mutex::default(), current: ArcSwap::from_pointee(empty) }
     }
 
@@ -307,8 +307,10 @@ impl Registry {
 
     fn publish(&self, state: &State) -> Change {
         let segments = state.segments.values().cloned().collect();
-        let next = Arc::new(Catalog::new(self.naming, segments, state.availability.clone()));
-        let before = self.current.swap(next.clone());
+        // Nobody else publishes while the state is held.
+        let before = self.catalog();
+        let next = Arc::new(before.with(segments, state.availability.clone()));
+        self.current.store(next.clone());
         Change { diff: next.diff(&before), rejected: Vec::new() }
     }
 }

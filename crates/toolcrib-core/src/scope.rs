@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use toolcrib_search::Index;
 
 use crate::names::Key;
-use crate::segment::{Admitted, Item, Named, Segment, TUNING};
+use crate::segment::{Admitted, Item, Named, Segment};
 use crate::{GroupId, Members, Tool, ToolName, ToolSource, View, name};
 
 /// The segments of groups a conversation had to load to know them.
@@ -360,10 +360,11 @@ impl<'a> Scope<'a> {
 
     /// An index over the segments that apply.
     pub(crate) fn index(self) -> Cow<'a, Index> {
+        let index = self.view.catalog().index();
         if self.learned.is_empty() {
-            return Cow::Borrowed(self.view.catalog().index());
+            return Cow::Borrowed(index);
         }
         let parts = self.segments().map(|(segment, _)| segment.index.clone());
-        Cow::Owned(Index::new(&TUNING, parts.collect()))
+        Cow::Owned(index.with_segments(parts.collect()))
     }
 }

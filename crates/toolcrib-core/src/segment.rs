@@ -14,36 +14,53 @@ use crate::{Fingerprint, Group, GroupId, Members, Naming, Policy, Tool, ToolName
 pub(crate) const TUNING: Tuning = Tuning::new(Fields::new(&[
     Field {
         name: "name",
-        weight: 3.0,
-        b: 0.3,
+        weight: 1.0,
+        b: 0.2,
         reference_length: 3.0,
-        told: 0.1,
-        share: 0.05,
-        meaning: 0.79,
+        told: 0.05,
+        share: 0.08,
+        meaning: 0.8,
     },
     Field {
         name: "namespace",
-        weight: 1.5,
+        weight: 2.0,
         b: 0.3,
         reference_length: 2.0,
-        told: 0.6,
+        told: 0.4,
         share: 0.0,
-        meaning: 0.34,
+        meaning: 0.4,
     },
-    Field { name: "description", b: 0.6, meaning: 1.45, ..Field::PLAIN },
     Field {
-        name: "parameters",
+        name: "summary",
+        weight: 1.0,
+        b: 0.4,
+        reference_length: 50.0,
+        told: 0.0,
+        share: 0.08,
+        meaning: 1.5,
+    },
+    Field {
+        name: "details",
         weight: 0.6,
         b: 0.6,
+        reference_length: 40.0,
+        meaning: 1.5,
+        ..Field::PLAIN
+    },
+    Field {
+        name: "parameters",
+        weight: 1.5,
+        b: 0.8,
         reference_length: 8.0,
-        meaning: 0.49,
+        share: 0.02,
+        meaning: 0.4,
         ..Field::PLAIN
     },
     Field {
         name: "parameter descriptions",
-        weight: 0.3,
-        b: 0.7,
-        reference_length: 40.0,
+        weight: 0.4,
+        b: 0.8,
+        reference_length: 80.0,
         meaning: 0.0,
         ..Field::PLAIN
     },
@@ -291,18 +308,38 @@ pub(crate) fn document<'a>(item: Item<'a>, group: &'a Group) -> Document<'a> {
         Some(namespace) => namespace.to_owned(),
         None => group.display_name().to_owned(),
     };
-    let (mut description, mut hint) = (String::new(), String::new());
-    let (mut parameters, mut about) = (String::new(), String::new());
+    let (mut summary, mut details) = ("", "");
+    let (mut parameters, mut about, mut hint) = (String::new(), String::new(), String::new());
     if let Item::Tool(tool) = item {
-        tool.spec().description().clone_into(&mut description);
+        (summary, details) = split_summary(tool.spec().description());
         // A derived hint repeats what the other fields already say.
         hint = tool.spec().own_search_hint().unwrap_or_default().to_owned();
         collect(&tool.spec().input_schema().to_value(), 0, &mut parameters, &mut about);
     }
     Document::new(
         item.exposed().clone(),
-        [name.tool().to_owned(), place, description, parameters, about, hint],
+        [
+            Cow::Borrowed(name.tool()),
+            place.into(),
+            summary.into(),
+            details.into(),
+            parameters.into(),
+            about.into(),
+            hint.into(),
+        ],
     )
+}
+
+/// The first sentence or line of a description, which says what the tool is for, and the rest.
+fn split_summary(description: &str) -> (&str, &str) {
+    let description = description.trim_start();
+    let ends = |&(at, c): &(usize, char)| match c {
+        '\n' | '。' | '！' | '？' => true,
+        '.' | ';' | '?' | '!' => description[at + 1..].starts_with(char::is_whitespace),
+        _ => false,
+    };
+    let end = description.char_indices().find(ends).map(|(at, c)| at + c.len_utf8());
+    description.split_at(end.unwrap_or(description.len()))
 }
 
 /// How deep parameters of parameters are searched.
@@ -343,4 +380,24 @@ fn collect(schema: &Value, depth: usize, names: &mut String, about: &mut String)
 /// The exposed names of items, in their order.
 pub(crate) fn item_names(items: &[Item<'_>]) -> Vec<Arc<str>> {
     items.iter().map(|item| item.exposed().clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_begins_with_what_the_tool_is_for() {
+        let cases = [
+            ("", "", ""),
+            ("Lists files", "Lists files", ""),
+            ("Lists files.", "Lists files.", ""),
+            ("Reads v1.2 of a file. Slow!", "Reads v1.2 of a file.", " Slow!"),
+            ("\n  Sends mail\n\nArgs: to", "Sends mail\n", "\nArgs: to"),
+            ("查询天气。仅限中国。", "查询天气。", "仅限中国。"),
+        ];
+        for (description, summary, details) in cases {
+            assert_eq!(split_summary(description), (summary, details), "{description:?}");
+        }
+    }
 }

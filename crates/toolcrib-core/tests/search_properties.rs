@@ -14,7 +14,7 @@ type Source = (Option<String>, Vec<(String, String, Value)>);
 
 /// Names that share words, differ by a letter, or look like something else.
 const NAMES: &str = "search create_issue createIssue create-issue list_issues add_issue_comment \
-    a.b a__b _x x_2 🦀 getURLById ünï 天気予報 select:x /x/ +x the zorblatt zorblett zorblitt";
+    a.b a__b _x x_2 🦀 getURLById ünï 天気予報 select:x /x/ +x the null _ --- zorblatt zorblett zorblitt";
 
 fn own_name() -> impl Strategy<Value = String> {
     let known = NAMES.split(' ').chain(["with space"]).collect::<Vec<_>>();
@@ -160,10 +160,6 @@ proptest! {
         let view = view(naming, &sources);
         for tool in view.tools() {
             let name = tool.exposed();
-            // A model that has nothing to ask for says `null` or a dash.
-            if &**name == "null" || !name.contains(char::is_alphanumeric) {
-                continue;
-            }
             for meaning in [Meaning::Static, Meaning::None, Meaning::Vector(&[1.0, 2.0])] {
                 let page = view.search_with(meaning, name, 3).expect("a query");
                 let (best, others) = page.results.split_first().expect("a hit");

@@ -1,14 +1,15 @@
 //! Segments searched as one.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::analyze::{Analyzer, Term};
+use crate::bundle::{self, Bundle};
 use crate::explain::Explanation;
 use crate::query::{Need, Query, Ranking};
 use crate::scores::{Hits, Scores};
 use crate::segment::{Document, Posting, Segment};
-use crate::synonyms;
 use crate::tuning::Tuning;
 use crate::vectors::Vector;
 
@@ -21,6 +22,10 @@ const MAX_MEANT: usize = 4;
 /// means building that segment and making a new index from it and the other segments. How rare a
 /// term is, the only thing that depends on all of them, is counted when a query asks.
 ///
+/// A word is looked up in every segment. Where there are many small ones, [`bundled`](Self::bundled)
+/// lets an index look it up in several at once, and [`with_segments`](Self::with_segments) keeps
+/// that for those segments that stay. Neither changes what is found.
+///
 /// A document's number is its number in its segment plus the lengths of the segments before.
 #[derive(Clone)]
 pub struct Index {
@@ -29,6 +34,16 @@ pub struct Index {
     /// The number of the first document of each segment.
     bases: Vec<usize>,
     len: usize,
+    bundles: Vec<Bundled>,
+    /// The segments that are part of no bundle.
+    loose: Vec<usize>,
+}
+
+/// A bundle, and where each of its segments stands in the index, if it does.
+#[derive(Clone)]
+struct Bundled {
+    bundle: Arc<Bundle>,
+    segments: Vec<Option<usize>>,
 }
 
 /// A term to look for, and what it is worth.
@@ -49,17 +64,31 @@ pub(crate) struct Line {
 /// The postings of all the terms that a query may ask for.
 #[derive(Default)]
 pub(crate) struct Found<'a> {
-    /// A term and how many documents contain it.
-    columns: Vec<(Term, usize)>,
-    /// Segment by segment, as many as there are columns.
-    postings: Vec<&'a [Posting]>,
+    /// In ascending order of terms.
+    columns: Vec<Column>,
+    /// By column.
+    lists: Vec<List<'a>>,
     /// Words of the query with the terms that stand for them, and how well.
     others: Vec<(Term, Vec<(Term, f32)>)>,
 }
 
+/// A term and where it is found.
+struct Column {
+    term: Term,
+    /// How many documents contain it.
+    documents: usize,
+    lists: Range<usize>,
+}
+
+/// The postings of a term in a segment, and the number of that segment's first document.
+struct List<'a> {
+    base: usize,
+    postings: &'a [Posting],
+}
+
 impl Found<'_> {
     fn column(&self, term: Term) -> Option<usize> {
-        self.columns.binary_search_by_key(&term, |(known, _)| *known).ok()
+        self.columns.binary_search_by_key(&term, |column| column.term).ok()
     }
 
     fn others(&self, word: Term) -> &[(Term, f32)] {
@@ -93,7 +122,51 @@ impl Index {
                 base
             })
             .collect();
-        Index { tuning: *tuning, segments, bases, len }
+        let loose = (0..segments.len()).collect();
+        Index { tuning: *tuning, segments, bases, len, bundles: Vec::new(), loose }
+    }
+
+    /// An index over other segments, which uses the bundles of this one as far as its segments are
+    /// among them.
+    pub fn with_segments(&self, segments: Vec<Arc<Segment>>) -> Self {
+        let mut index = Index::new(&self.tuning, segments);
+        if self.bundles.is_empty() {
+            return index;
+        }
+        let mut unclaimed = index.segments.iter().map(Arc::as_ptr).zip(0..).collect();
+        let mut is_loose = vec![true; index.segments.len()];
+        for Bundled { bundle, .. } in &self.bundles {
+            let segments = bundle.claim(&mut unclaimed);
+            let left = || segments.iter().flatten();
+            if left().count() > bundle::SEGMENTS / 2 {
+                left().for_each(|&at| is_loose[at] = false);
+                index.bundles.push(Bundled { bundle: bundle.clone(), segments });
+            }
+        }
+        index.loose.retain(|&at| is_loose[at]);
+        index
+    }
+
+    /// The same index, made faster to search if many of its segments are part of no bundle yet:
+    /// each 32 of them become one. That takes time and memory in proportion to what is in them.
+    pub fn bundled(mut self) -> Self {
+        let (small, mut loose): (Vec<usize>, Vec<usize>) =
+            self.loose.iter().partition(|&&at| Bundle::takes(&self.segments[at]));
+        let (chunks, rest) = small.as_chunks::<{ bundle::SEGMENTS }>();
+        for chunk in chunks {
+            let bundle = Arc::new(Bundle::new(&chunk.map(|at| &self.segments[at])));
+            self.bundles.push(Bundled { bundle, segments: chunk.map(Some).to_vec() });
+        }
+        loose.extend(rest);
+        self.loose = loose;
+        self
+    }
+
+    /// The bytes that its segments and bundles take.
+    pub fn heap_bytes(&self) -> usize {
+        let segments = self.segments.iter().map(|segment| segment.heap_bytes());
+        let bundles = self.bundles.iter().map(|bundled| bundled.bundle.heap_bytes());
+        segments.chain(bundles).sum()
     }
 
     /// The number of documents.
@@ -210,18 +283,18 @@ impl Index {
         let is_alone = |line: &Line| lines.iter().filter(|l| l.word == line.word).count() == 1;
         let alone: Vec<bool> = lines.iter().map(is_alone).collect();
         let mut held = vec![Held::default(); if alone.contains(&false) { self.len } else { 0 }];
-        let rows = found.postings.chunks(found.columns.len().max(1)).zip(&self.bases);
-        for (row, &base) in rows {
-            for (line, is_alone) in lines.iter().zip(&alone) {
+        for (line, is_alone) in lines.iter().zip(&alone) {
+            let lists = &found.lists[found.columns[line.column].lists.clone()];
+            for &List { base, postings } in lists {
                 if *is_alone {
-                    for posting in row[line.column] {
+                    for posting in postings {
                         let worth = line.worth(posting.impact, posting.share);
                         scores[base + posting.doc as usize] += worth;
                     }
                     continue;
                 }
                 // Of several terms for one word the best counts.
-                for posting in row[line.column] {
+                for posting in postings {
                     let doc = base + posting.doc as usize;
                     let worth = line.worth(posting.impact, posting.share);
                     let word = line.word as u32 + 1;
@@ -262,27 +335,20 @@ impl Index {
         }
         terms.sort_unstable();
         terms.dedup();
-        // All terms are looked up in a segment while it is at hand, then the next segment.
-        let mut postings = Vec::with_capacity(self.segments.len() * terms.len());
-        let common: Vec<Option<usize>> =
-            terms.iter().map(|term| synonyms::terms().binary_search(term).ok()).collect();
-        let mut columns: Vec<(Term, usize)> = terms.into_iter().map(|term| (term, 0)).collect();
-        for segment in &self.segments {
-            for ((term, documents), common) in columns.iter_mut().zip(&common) {
-                let found = match common {
-                    Some(number) => segment.common_postings(*number),
-                    None => segment.postings(*term),
-                };
-                *documents += found.len();
-                postings.push(found);
-            }
-            // All of the segment's postings are asked of memory at once, long before they are read.
-            let row = &postings[postings.len() - columns.len()..];
-            std::hint::black_box(row.iter().fold(0, |all, found| {
-                all ^ found.first().map_or(0, |posting: &Posting| posting.doc)
+        let (mut columns, mut lists) = (Vec::with_capacity(terms.len()), Vec::new());
+        for term in terms {
+            let (start, mut documents) = (lists.len(), 0);
+            self.postings(term, |base, postings| {
+                documents += postings.len();
+                lists.push(List { base, postings });
+            });
+            columns.push(Column { term, documents, lists: start..lists.len() });
+            // They are asked of memory at once, long before they are read.
+            std::hint::black_box(lists[start..].iter().fold(0, |all, list: &List<'_>| {
+                all ^ list.postings.first().map_or(0, |posting| posting.doc)
             }));
         }
-        Found { columns, postings, others }
+        Found { columns, lists, others }
     }
 
     /// What to look for and what each is worth, by the words of a need. Terms that no document
@@ -292,9 +358,9 @@ impl Index {
         for (at, word) in need.words.iter().enumerate() {
             let mut add = |term, strength, least: usize| {
                 if let Some(column) = found.column(term)
-                    && found.columns[column].1 >= least
+                    && found.columns[column].documents >= least
                 {
-                    let documents = found.columns[column].1;
+                    let documents = found.columns[column].documents;
                     lines.push(Line { word: at, term, column, part: 0.0, strength, documents });
                 }
             };
@@ -373,7 +439,9 @@ impl Index {
 
     /// How many documents contain a term.
     fn frequency(&self, term: Term) -> usize {
-        self.postings(term).map(|(_, postings)| postings.len()).sum()
+        let mut documents = 0;
+        self.postings(term, |_, postings| documents += postings.len());
+        documents
     }
 
     /// What a term is worth that so many documents contain; always above zero.
@@ -384,12 +452,21 @@ impl Index {
         (1.0 + (all - frequency + 0.5) / (frequency + 0.5)).ln() as f32
     }
 
-    /// For each segment, the number of its first document and the postings, if any.
-    fn postings(&self, term: Term) -> impl Iterator<Item = (usize, &[Posting])> {
-        self.segments
-            .iter()
-            .zip(&self.bases)
-            .map(move |(segment, &base)| (base, segment.postings(term)))
+    /// Passes on the postings of a term, each segment's with the number of its first document.
+    fn postings<'a>(&'a self, term: Term, mut pass: impl FnMut(usize, &'a [Posting])) {
+        for Bundled { bundle, segments } in &self.bundles {
+            for (slot, place) in bundle.find(term) {
+                if let Some(at) = segments[slot] {
+                    pass(self.bases[at], self.segments[at].postings_at(place));
+                }
+            }
+        }
+        for &at in &self.loose {
+            let postings = self.segments[at].postings(term);
+            if !postings.is_empty() {
+                pass(self.bases[at], postings);
+            }
+        }
     }
 
     /// For each document, whether it contains all of the terms.
@@ -397,9 +474,9 @@ impl Index {
         let mut all = vec![true; self.len];
         for &term in terms {
             let mut has = vec![false; self.len];
-            for (base, postings) in self.postings(term) {
+            self.postings(term, |base, postings| {
                 postings.iter().for_each(|posting| has[base + posting.doc as usize] = true);
-            }
+            });
             all.iter_mut().zip(has).for_each(|(all, has)| *all &= has);
         }
         all
@@ -410,6 +487,7 @@ impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Index")
             .field("segments", &self.segments.len())
+            .field("bundles", &self.bundles.len())
             .field("documents", &self.len)
             .finish()
     }

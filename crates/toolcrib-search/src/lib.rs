@@ -41,6 +41,7 @@
 //! ```
 
 mod analyze;
+mod bundle;
 mod explain;
 mod fields;
 mod index;
@@ -50,6 +51,7 @@ mod segment;
 mod spelling;
 mod synonyms;
 mod table;
+mod terms;
 mod tokenize;
 mod tuning;
 mod vectors;

@@ -7,13 +7,10 @@ use std::sync::{Arc, OnceLock};
 use crate::analyze::{Analyzer, Term};
 use crate::fields::{Fields, MAX_FIELDS, Occurrences};
 use crate::spelling::Spellings;
-use crate::synonyms;
 use crate::table::Table;
+use crate::terms::Terms;
 use crate::tuning::Tuning;
 use crate::vectors::Vectors;
-
-/// Terms that share an entry of the directory on average; together they fill half a cache line.
-const TERMS_PER_BUCKET: usize = 4;
 
 /// A text to be found, by its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,52 +87,15 @@ pub(crate) struct Posting {
     pub(crate) share: f32,
 }
 
-/// Where the postings of a term begin; they end where those of the next term begin. The halves of
-/// the term keep it to twelve bytes.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    term: [u32; 2],
-    start: u32,
-}
-
-/// Where the terms of one value of their upper bits begin.
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    start: u32,
-    /// A bit for each of its terms, by other bits of theirs: most lookups are for terms that a
-    /// segment does not have, and end here without a look at the terms.
-    marks: u32,
-}
-
-impl Bucket {
-    fn mark(term: Term) -> u32 {
-        1 << (term.halves()[1] & 31)
-    }
-}
-
-impl Entry {
-    fn term(&self) -> Term {
-        Term::from_halves(self.term)
-    }
-}
-
 /// An immutable index of one set of documents.
 ///
 /// It holds keys, terms, postings and vectors, and none of the text: twelve bytes for each distinct
 /// term of each document, about thirteen for each distinct term of the segment.
 pub struct Segment {
     keys: Box<[Arc<str>]>,
-    /// In ascending order of terms, and two more at the end without postings, so that there is an
-    /// entry where a term would be and one behind it.
-    entries: Box<[Entry]>,
+    /// Where the postings of each begin; they end where those of the next begin.
+    terms: Terms<u32>,
     postings: Box<[Posting]>,
-    /// For each value of a term's upper bits, where its terms begin, and the end of the last. A
-    /// lookup looks here first and then searches a handful of terms; terms made to crowd one bucket
-    /// make it a binary search and no worse.
-    directory: Box<[Bucket]>,
-    directory_bits: u32,
-    /// Where the postings of [`synonyms::terms`] begin and end.
-    common: Box<[(u32, u32)]>,
     spellings: Spellings,
     /// What the documents are about, by the embedded table.
     vectors: Vectors,
@@ -164,7 +124,7 @@ impl Segment {
                 (*term, Posting { doc, impact, share })
             }));
             for (field, text) in fields.list().iter().zip(&document.fields) {
-                if field.share > 0.0 || field.told > 0.0 {
+                if field.told > 0.0 {
                     spellings.add(text);
                 }
             }
@@ -178,35 +138,20 @@ impl Segment {
         );
         all.sort_unstable_by_key(|&(term, posting)| (term, posting.doc));
 
-        let mut entries = Vec::new();
-        let mut start = 0;
-        for same in all.chunk_by(|(a, _), (b, _)| a == b) {
-            entries.push(Entry { term: same[0].0.halves(), start });
-            start += same.len() as u32;
-        }
-        let directory_bits = (entries.len() / TERMS_PER_BUCKET).max(1).ilog2();
-        let begin =
-            |bucket| entries.partition_point(|e| e.term().upper_bits(directory_bits) < bucket);
-        let bucket = |bucket| {
-            let (start, end) = (begin(bucket), begin(bucket + 1));
-            let marks = entries[start..end].iter().map(|entry| Bucket::mark(entry.term()));
-            Bucket { start: start as u32, marks: marks.fold(0, |all, mark| all | mark) }
-        };
-        let directory = (0..=1 << directory_bits).map(bucket).collect();
-        entries.extend([Entry { term: [u32::MAX; 2], start }; 2]);
-        let mut segment = Segment {
+        let mut next = 0;
+        let starts = all.chunk_by(|(a, _), (b, _)| a == b).map(|same| {
+            let start = next;
+            next += same.len() as u32;
+            (same[0].0, start)
+        });
+        Segment {
             keys: keys.into(),
-            entries: entries.into(),
-            postings: all.into_iter().map(|(_, posting)| posting).collect(),
-            directory,
-            directory_bits,
-            common: Box::default(),
+            terms: Terms::new(starts, all.len() as u32),
+            postings: all.iter().map(|&(_, posting)| posting).collect(),
             spellings: spellings.finish(),
             vectors,
             supplied: OnceLock::new(),
-        };
-        segment.common = synonyms::terms().iter().map(|&term| segment.place(term)).collect();
-        segment
+        }
     }
 
     /// The number of documents.
@@ -239,10 +184,8 @@ impl Segment {
     /// The bytes the index takes, without the text of the keys, which it shares with the caller.
     pub fn heap_bytes(&self) -> usize {
         size_of_val(&*self.keys)
-            + size_of_val(&*self.entries)
+            + self.terms.heap_bytes()
             + size_of_val(&*self.postings)
-            + size_of_val(&*self.directory)
-            + size_of_val(&*self.common)
             + self.spellings.heap_bytes()
             + self.vectors.heap_bytes()
             + self.supplied.get().map_or(0, Vectors::heap_bytes)
@@ -257,30 +200,23 @@ impl Segment {
     }
 
     /// The documents that contain a term, by number.
-    ///
-    /// A search over hundreds of segments spends its time here, waiting for memory.
     pub(crate) fn postings(&self, term: Term) -> &[Posting] {
-        let (start, end) = self.place(term);
+        self.terms.find(term).map_or(&[], |place| self.postings_at(place))
+    }
+
+    /// The postings from one place to another.
+    pub(crate) fn postings_at(&self, (start, end): (u32, u32)) -> &[Posting] {
         &self.postings[start as usize..end as usize]
     }
 
-    /// The same for a term by its number in [`synonyms::terms`].
-    pub(crate) fn common_postings(&self, number: usize) -> &[Posting] {
-        let (start, end) = self.common[number];
-        &self.postings[start as usize..end as usize]
+    /// The number of postings of all terms together.
+    pub(crate) fn postings_len(&self) -> usize {
+        self.postings.len()
     }
 
-    /// Where the postings of a term begin and end.
-    fn place(&self, term: Term) -> (u32, u32) {
-        let at = term.upper_bits(self.directory_bits);
-        let (bucket, next) = (self.directory[at], self.directory[at + 1]);
-        if bucket.marks & Bucket::mark(term) == 0 {
-            return (0, 0);
-        }
-        let (first, last) = (bucket.start as usize, next.start as usize);
-        let at = first + self.entries[first..last].partition_point(|entry| entry.term() < term);
-        let (entry, next) = (self.entries[at], self.entries[at + 1]);
-        (entry.start, if entry.term() == term { next.start } else { entry.start })
+    /// Every term in ascending order, and where its postings begin and end.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = (Term, u32, u32)> {
+        self.terms.iter()
     }
 }
 
@@ -288,7 +224,7 @@ impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Segment")
             .field("documents", &self.keys.len())
-            .field("terms", &(self.entries.len() - 2))
+            .field("terms", &self.terms.len())
             .field("postings", &self.postings.len())
             .finish()
     }

@@ -47,19 +47,6 @@ const GROUPS: &[&str] = &[
     "schedule calendar event",
 ];
 
-/// All terms of all groups, in ascending order. As every query with a verb asks for several of
-/// them, a segment keeps at hand where their postings are.
-pub(crate) fn terms() -> &'static [Term] {
-    static TERMS: OnceLock<Vec<Term>> = OnceLock::new();
-    TERMS.get_or_init(|| {
-        let words = GROUPS.iter().flat_map(|group| group.split([' ', '-']));
-        let mut terms: Vec<Term> = words.map(|word| Term::of(&stem(word))).collect();
-        terms.sort_unstable();
-        terms.dedup();
-        terms
-    })
-}
-
 /// The terms that stand for a stemmed word.
 pub(crate) fn synonyms(stemmed: &str) -> &'static [Term] {
     static TABLE: OnceLock<HashMap<String, Vec<Term>>> = OnceLock::new();

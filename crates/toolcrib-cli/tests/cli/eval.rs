@@ -254,7 +254,7 @@ fn every_number_of_ranking_is_changed_by_itself() {
     };
     assert_eq!(changes("k1"), ["off", "half", "double"]);
     assert_eq!(changes("name: reference_length"), ["half", "double"]);
-    assert_eq!(changes("description: told"), ["on"]);
+    assert_eq!(changes("details: told"), ["on"]);
     for (feature, ranking) in [("feature: vectors", "lexical"), ("feature: words", "static")] {
         assert_eq!(row(feature)["variants"][0]["ndcg_10"], run(ranking)["ndcg_10"], "{feature}");
     }

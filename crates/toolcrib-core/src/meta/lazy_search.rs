@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Verb;
 use super::args::Args;
 use super::row::how_many_fit;
-use crate::find::{Ask, Unasked};
+use crate::find::Unasked;
 use crate::scope::Lookup;
 use crate::segment::Item;
 use crate::{Need, Schema, Step, text};
@@ -73,7 +73,7 @@ pub(super) fn resolve(verb: Verb<'_>) -> Step {
 
 fn list(mut verb: Verb<'_>, query: &str) -> Step {
     let settings = &verb.engine.settings;
-    let ask = match Ask::parse(query) {
+    let ask = match verb.session.scope(verb.view).ask(query) {
         Ok(ask) => ask,
         Err(Unasked::Blank) => return verb.mistake("Say in a few words what the tool should do."),
         Err(Unasked::BadPattern(reason)) => {

@@ -54,15 +54,19 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
         Ok(args) => args,
         Err(problem) => return verb.mistake(&problem.message),
     };
-    let Some(query) = args.text(&["query", "q", "name", "names", "tool_name", "pattern"]) else {
+    let scope = verb.session.scope(verb.view);
+    let keys = ["query", "q", "name", "names", "tool_name", "pattern"];
+    // What says nothing may still be what a tool is called.
+    let name = || args.get("query")?.as_str().map(str::trim).filter(|name| scope.has(name));
+    let Some(query) = args.text(&keys).or_else(|| name().map(str::to_owned)) else {
         return blank(verb);
     };
     let settings = &verb.engine.settings;
     let limit = args.limit(settings.search_limit, settings.search_limit_max);
-    let found = match Ask::parse(&query) {
+    let found = match scope.ask(&query) {
         // The names are in the prompt, so names are what is asked for.
         Ok(Ask::Words { .. }) if verb.latched.preset == Preset::Exact => {
-            verb.session.scope(verb.view).select(&split_names(&query))
+            scope.select(&split_names(&query))
         }
         Ok(ask) => match verb.with_meaning(ask) {
             Ok(ask) => verb.session.scope(verb.view).search(&ask, limit),
@@ -174,6 +178,12 @@ impl Outcome {
         if found.unread > 0 {
             let unread = found.unread;
             remarks.push(format!("{unread} more names were not looked up: ask for fewer at once."));
+        }
+        if !found.moved.is_empty() {
+            let names: Vec<Arc<str>> =
+                found.moved.iter().map(|item| item.exposed().clone()).collect();
+            let names = text::list(&names, 8);
+            remarks.push(format!("The same on other servers, ask for them with select: {names}."));
         }
         let tools: Vec<Arc<Tool>> = found.hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
         remarks.extend(verb.troubles_of(&tools));
