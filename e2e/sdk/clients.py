@@ -16,9 +16,19 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
 NOT_IN_TYPES = {
-    # vLLM, llama.cpp and others tell what a model thinks; OpenAI does not.
+    # vLLM, llama.cpp and others tell what a model thinks, and may want it back; OpenAI does not.
     "openai-chat": {"reasoning_content"},
 }
+
+
+def without_what_types_lack(provider, value):
+    """The same without members that only compatible servers know, at any depth."""
+    lacking = NOT_IN_TYPES.get(provider, set())
+    if isinstance(value, dict):
+        return {name: without_what_types_lack(provider, each) for name, each in value.items() if name not in lacking}
+    if isinstance(value, list):
+        return [without_what_types_lack(provider, each) for each in value]
+    return value
 
 # The agent's words for why an answer ended.
 STOPS = {

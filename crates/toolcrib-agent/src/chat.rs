@@ -9,6 +9,7 @@ use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
+use toolcrib_core::{ResumeError, ResumeReport, Saved};
 use toolcrib_runtime::Conversation;
 
 use crate::agent::Agent;
@@ -121,6 +122,22 @@ impl Chat {
     /// The same, which can call what is loaded but load nothing more.
     pub fn fork_without_loading(&self) -> Self {
         self.forked(self.conversation.fork_without_loading())
+    }
+
+    /// The same conversation with another agent: another model, other settings. It keeps its
+    /// strategy, its history, what it has loaded and what it was permitted; what the other agent
+    /// does not have is reported.
+    pub async fn moved_to(&self, agent: &Agent) -> Result<(Self, ResumeReport), ResumeError> {
+        let (session, history) = (self.conversation.session(), self.history.clone());
+        let (chat, report) = match session.strategy() {
+            Some(strategy) => {
+                let saved = Saved::Snapshot(Box::new(session.snapshot()));
+                agent.resume(saved, strategy, history).await?
+            }
+            // Nothing has been asked yet, so there is nothing to keep.
+            None => (Self { history, ..agent.chat() }, ResumeReport::default()),
+        };
+        Ok((Self { remembered: self.remembered.fork(), ..chat }, report))
     }
 
     fn forked(&self, conversation: Conversation) -> Self {

@@ -6,7 +6,8 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use serde_json::json;
 use toolcrib_agent::{
-    Approval, Approver, Event, PendingCall, Permission, Permissions, Rule, Scripted, Turn, Verdict,
+    Agent, Approval, Approver, Event, PendingCall, Permission, Permissions, Rule, Scripted, Turn,
+    Verdict,
 };
 
 use crate::support::*;
@@ -170,4 +171,22 @@ async fn a_hook_that_asks_is_not_answered_by_an_always_of_before() {
     follow(&mut stage.agent.chat(), "Drill.").await;
     assert_eq!(questions.lines(), ["drill {\"size\":1}", "drill {\"size\":99}"]);
     assert_eq!(stage.log.lines().len(), 4);
+}
+
+#[tokio::test]
+async fn answers_go_along_to_another_model() {
+    let drill = || Turn::calls([dispatched("drill", json!({"size": 1}))]);
+    let (stage, questions) =
+        ask(vec![drill(), Turn::text("Drilled.")], vec![Approval::Always]).await;
+    let mut chat = stage.agent.chat();
+    follow(&mut chat, "Drill.").await;
+    let model = Scripted::new([drill(), Turn::text("Again.")]);
+    let other = Agent::builder(model.clone(), "other", stage.crib.clone())
+        .permissions(Permissions::ask())
+        .build();
+    let (mut moved, report) = chat.moved_to(&other).await.unwrap();
+    assert!(report.missing.is_empty(), "{report:?}");
+    let (_, answer) = follow(&mut moved, "Again.").await;
+    assert!(!answer.calls[0].is_error, "{:?}", last_results(moved.history()));
+    assert_eq!((questions.lines().len(), model.requests()[0].messages.len()), (1, 5));
 }
