@@ -1,4 +1,4 @@
-//! The seven servers, and one that is open.
+//! The servers, and one that is open.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,12 +7,12 @@ use std::str::FromStr;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
-use toolcrib_core::{GroupId, ToolName, ToolSpec};
+use toolcrib_core::{GroupId, ToolSpec};
 use toolcrib_runtime::{CallError, IntoToolResult as _, Invocation, Listing, ToolResult, Toolset};
 
 use crate::error::{BuiltinError, Failure};
 use crate::tool::{Answer, Tool};
-use crate::{data, files, git, notes, sqlite, time, web};
+use crate::{data, exec, files, git, notes, sqlite, time, web};
 
 /// A built-in server.
 ///
@@ -41,10 +41,13 @@ pub enum Builtin {
     Time,
     /// Web pages as Markdown.
     Web,
+    /// Commands, through the shell: not among [`ALL`](Self::ALL), since it is for those who ask
+    /// for it.
+    Exec,
 }
 
 impl Builtin {
-    /// Every server, in the order they are listed.
+    /// Every server that may be offered unasked, in the order they are listed.
     pub const ALL: [Self; 7] =
         [Self::Files, Self::Git, Self::Sqlite, Self::Notes, Self::Data, Self::Time, Self::Web];
 
@@ -58,6 +61,7 @@ impl Builtin {
             Self::Data => "data",
             Self::Time => "time",
             Self::Web => "web",
+            Self::Exec => "exec",
         }
     }
 
@@ -73,6 +77,7 @@ impl Builtin {
             }
             Self::Time => "Tell the time anywhere, convert time zones, reckon with dates.",
             Self::Web => "Fetch web pages as Markdown, and list their links.",
+            Self::Exec => "Run commands with the shell.",
         }
     }
 
@@ -87,9 +92,13 @@ impl Builtin {
             Self::Data => data::tools(),
             Self::Time => time::tools(),
             Self::Web => web::tools(options),
+            Self::Exec if options.read_only => {
+                return Err(BuiltinError::NeverReadOnly { server: self.name() });
+            }
+            Self::Exec => exec::tools(options)?,
         };
         if options.read_only {
-            tools.retain(|tool| tool.annotations.is_read_only());
+            tools.retain(Tool::is_read_only);
         }
         Ok(BuiltinTools { server: self, tools })
     }
@@ -104,7 +113,7 @@ impl fmt::Display for Builtin {
 /// There is no built-in server of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no built-in server `{0}`; there are files, git, sqlite, notes, data, time and web"
+    "there is no built-in server `{0}`; there are files, git, sqlite, notes, data, time, web and exec"
 )]
 pub struct UnknownBuiltin(String);
 
@@ -112,7 +121,8 @@ impl FromStr for Builtin {
     type Err = UnknownBuiltin;
 
     fn from_str(name: &str) -> Result<Self, UnknownBuiltin> {
-        let found = Self::ALL.into_iter().find(|server| server.name() == name);
+        let mut servers = Self::ALL.into_iter().chain([Self::Exec]);
+        let found = servers.find(|server| server.name() == name);
         found.ok_or_else(|| UnknownBuiltin(name.to_owned()))
     }
 }
@@ -120,7 +130,8 @@ impl FromStr for Builtin {
 /// What the built-in servers may touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The folders that `files`, `git` and `sqlite` work in. Relative paths start at the first.
+    /// The folders that `files`, `git` and `sqlite` work in, and that `exec` starts in. Relative
+    /// paths start at the first.
     pub roots: Vec<PathBuf>,
     /// Where `notes` keeps its database; made when it is first needed.
     pub data_dir: Option<PathBuf>,
@@ -142,12 +153,8 @@ impl BuiltinTools {
         self.server
     }
 
-    fn specs(&self) -> impl Iterator<Item = ToolSpec> {
-        self.tools.iter().map(|tool| {
-            ToolSpec::new(ToolName::mcp(self.server.name(), tool.name), tool.schema.clone())
-                .with_description(tool.description)
-                .with_annotations(tool.annotations)
-        })
+    pub(crate) fn specs(&self) -> impl Iterator<Item = ToolSpec> {
+        self.tools.iter().map(|tool| tool.spec(self.server.name()))
     }
 
     /// Calls a tool by the name it has within the server.
@@ -206,7 +213,8 @@ mod tests {
             ..Options::default()
         };
         let specs = |server: Builtin| (server, server.open(&options).unwrap().specs().collect());
-        Builtin::ALL.into_iter().map(specs).collect()
+        let servers = Builtin::ALL.into_iter().chain((!read_only).then_some(Builtin::Exec));
+        servers.map(specs).collect()
     }
 
     #[test]
@@ -214,6 +222,7 @@ mod tests {
         for server in Builtin::ALL {
             assert_eq!(server.name().parse(), Ok(server));
         }
+        assert_eq!("exec".parse(), Ok(Builtin::Exec));
         assert!("Files".parse::<Builtin>().is_err());
     }
 
@@ -266,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_server_of_files_refuses_to_open_without_a_root() {
-        for server in [Builtin::Files, Builtin::Git, Builtin::Sqlite] {
+        for server in [Builtin::Files, Builtin::Git, Builtin::Sqlite, Builtin::Exec] {
             let error = server.open(&Options::default()).unwrap_err();
             assert!(matches!(error, BuiltinError::NoRoot { .. }), "{error}");
         }

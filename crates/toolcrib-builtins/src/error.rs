@@ -26,6 +26,12 @@ pub enum BuiltinError {
         /// The server.
         server: &'static str,
     },
+    /// It was to change nothing, which it can't promise.
+    #[error("`{server}` has no tool that changes nothing, so it can't be offered read-only")]
+    NeverReadOnly {
+        /// The server.
+        server: &'static str,
+    },
 }
 
 /// Why a tool failed, in words for the model that called it.

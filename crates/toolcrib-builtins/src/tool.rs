@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use toolcrib_core::{Annotations, Schema};
+use toolcrib_core::{Annotations, Schema, ToolName, ToolSpec};
 
 use crate::error::Failure;
 
@@ -49,6 +49,8 @@ pub(crate) enum Effect {
     Overwrites,
     /// May overwrite or delete, each time anew.
     Changes,
+    /// Whatever it is told, here or elsewhere; one call at a time.
+    DoesAnything,
 }
 
 impl Effect {
@@ -57,12 +59,12 @@ impl Effect {
     }
 
     fn annotations(self) -> Annotations {
-        let destructive = matches!(self, Self::Overwrites | Self::Changes);
+        let destructive = matches!(self, Self::Overwrites | Self::Changes | Self::DoesAnything);
         Annotations {
             read_only: Some(self.is_read_only()),
             destructive: Some(destructive),
-            idempotent: Some(!matches!(self, Self::Adds | Self::Changes)),
-            open_world: Some(self == Self::ReadsOpenWorld),
+            idempotent: Some(!matches!(self, Self::Adds | Self::Changes | Self::DoesAnything)),
+            open_world: Some(matches!(self, Self::ReadsOpenWorld | Self::DoesAnything)),
         }
     }
 }
@@ -74,7 +76,7 @@ pub(crate) struct Tool {
     pub(crate) name: &'static str,
     pub(crate) description: &'static str,
     pub(crate) schema: Schema,
-    pub(crate) annotations: Annotations,
+    effect: Effect,
     body: Box<Body>,
 }
 
@@ -109,8 +111,7 @@ impl<S: Send + Sync + 'static> Tools<S> {
             Err(error) => futures::future::ready(Err(Failure::Arguments(error))).boxed(),
         };
         let schema = parameters_of::<A>();
-        let annotations = effect.annotations();
-        self.tools.push(Tool { name, description, schema, annotations, body: Box::new(body) });
+        self.tools.push(Tool { name, description, schema, effect, body: Box::new(body) });
         self
     }
 
@@ -136,8 +137,7 @@ impl<S: Send + Sync + 'static> Tools<S> {
             .boxed()
         };
         let schema = parameters_of::<A>();
-        let annotations = effect.annotations();
-        self.tools.push(Tool { name, description, schema, annotations, body: Box::new(body) });
+        self.tools.push(Tool { name, description, schema, effect, body: Box::new(body) });
         self
     }
 
@@ -147,6 +147,18 @@ impl<S: Send + Sync + 'static> Tools<S> {
 }
 
 impl Tool {
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.effect.is_read_only()
+    }
+
+    /// The tool as a server lists it.
+    pub(crate) fn spec(&self, server: &str) -> ToolSpec {
+        let spec = ToolSpec::new(ToolName::mcp(server, self.name), self.schema.clone())
+            .with_description(self.description)
+            .with_annotations(self.effect.annotations());
+        if self.effect == Effect::DoesAnything { spec.into_sequential() } else { spec }
+    }
+
     pub(crate) fn call(&self, arguments: Value) -> BoxFuture<'static, Result<Answer, Failure>> {
         // A tool without required parameters may be called without arguments.
         let arguments =
