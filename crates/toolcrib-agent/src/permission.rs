@@ -47,6 +47,13 @@ pub struct Rule {
     pub then: Permission,
 }
 
+impl Rule {
+    /// Lets run what says it changes nothing.
+    pub fn reading() -> Self {
+        Self { tools: None, read_only: Some(true), destructive: None, then: Permission::Allow }
+    }
+}
+
 /// Rules in order, of which the first that fits decides.
 ///
 /// What a tool says about itself is as trustworthy as the server it comes from.
@@ -77,9 +84,8 @@ impl Permissions {
 
     /// A person is asked about everything but what says it changes nothing.
     pub fn ask() -> Self {
-        let reading =
-            Rule { tools: None, read_only: Some(true), destructive: None, then: Permission::Allow };
-        Self { rules: Arc::new([(reading, Policy::default())]), otherwise: Permission::Ask }
+        let reading = (Rule::reading(), Policy::default());
+        Self { rules: Arc::new([reading]), otherwise: Permission::Ask }
     }
 
     /// Whether a tool may run.

@@ -9,8 +9,8 @@ use toolcrib::{Engine, Mode, Preset, ProviderClass, Settings, StrategyChoice};
 
 use crate::config::{Config, ConfigCommand, Environment, Server};
 use crate::output::{self, Misuse};
-use crate::{builtin, call, client_config, demo, doctor, edit, eval, import};
-use crate::{plan, prompt, search, serve, servers, tools, usage};
+use crate::{builtin, call, chat, client_config, demo, doctor, edit, eval, import};
+use crate::{plan, prompt, run, search, serve, servers, tools, usage};
 
 /// Keep thousands of tools at hand and send a model a few hundred tokens.
 ///
@@ -25,6 +25,7 @@ use crate::{plan, prompt, search, serve, servers, tools, usage};
 Examples:
   toolcrib demo                           see it work, in a few seconds
   toolcrib serve                          every server behind one, at http://127.0.0.1:7171/mcp
+  toolcrib chat                           talk to a model that has them
   toolcrib import                         take over the servers your clients have
   toolcrib doctor                         start every server and check it
   toolcrib tools                          what tools cost, and what waits
@@ -69,6 +70,10 @@ pub(crate) enum Command {
     Demo(demo::DemoArgs),
     /// Put every server behind one: the MCP gateway
     Serve(serve::ServeArgs),
+    /// Talk to a model that has the servers' tools
+    Chat(chat::ChatArgs),
+    /// Answer one prompt with a model and the servers' tools
+    Run(run::RunArgs),
     /// List the servers: their state, tools, tokens, start-up time and last error
     Servers(servers::ServersArgs),
     /// Call a tool and print what it answers

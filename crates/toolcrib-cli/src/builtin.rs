@@ -17,12 +17,14 @@ use crate::serve;
 Example, for a client's configuration:
   toolcrib builtin files --root ~/projects
 
-Servers: files, git, sqlite, notes, data, time, web. They need no key and no network, but for web.")]
+Servers: files, git, sqlite, notes, data, time, web. They need no key and no network, but for web.
+And exec: the shell. Only the folder a command starts in is confined, not what it does.")]
 pub(crate) struct BuiltinArgs {
     /// Which one
     #[arg(value_name = "SERVER")]
     server: Builtin,
-    /// A folder that files, git and sqlite may use; may be repeated [default: the current one]
+    /// A folder that files, git and sqlite may use, and exec starts in; may be repeated
+    /// [default: the current one]
     #[arg(long, value_name = "FOLDER")]
     root: Vec<PathBuf>,
     /// Where notes are kept [default: toolcrib in the user's data folder]

@@ -1,6 +1,7 @@
 //! `toolcrib.toml`: everything the engine can be told, where tools are, what models cost, which
 //! servers there are. Of another program's file (`mcp.json`) the servers are taken.
 
+mod agent;
 mod command;
 mod embedder;
 mod entry;
@@ -26,6 +27,7 @@ use toolcrib::{
     StrategyChoice,
 };
 
+pub(crate) use agent::{AgentEntry, ProviderName, Then};
 pub(crate) use command::{ConfigCommand, run};
 pub(crate) use embedder::{EmbedderChoice, OwnEmbedder};
 pub(crate) use entry::{Era, ServerEntry, name_fault};
@@ -34,7 +36,7 @@ pub(crate) use file::{file_to_edit, is_json, read_text};
 pub(crate) use foreign::{ForeignFile, Found};
 pub(crate) use gateway::{Gateway, address};
 pub(crate) use search::Search;
-pub(crate) use secret::Secret;
+pub(crate) use secret::{Secret, mask_url};
 pub(crate) use servers::{Launch, Server, workspace};
 
 use crate::output::Misuse;
@@ -90,6 +92,8 @@ pub(crate) struct Config {
     pub(crate) search: Search,
     /// How `toolcrib serve` is reached, and by whom.
     pub(crate) gateway: Gateway,
+    /// The model that `toolcrib run` and `toolcrib chat` ask, and what it may do.
+    pub(crate) agent: AgentEntry,
     /// MCP servers, by name.
     pub(crate) servers: IndexMap<String, ServerEntry>,
     /// Where all this was read, if anywhere.
@@ -205,6 +209,7 @@ impl Config {
             policy: self.policy.clone(),
             search: self.search.clone(),
             gateway: self.gateway.clone(),
+            agent: self.agent.clone(),
             servers: self.servers.clone(),
             file: self.file.clone(),
             warnings: self.warnings.clone(),

@@ -9,16 +9,20 @@
 //!    `embedder`: the embedder behind an address, if one is configured.
 //! 4. `serve`, `builtin`: the gateway, and a built-in server as one of its own.
 //! 5. `servers`, `call`, `doctor`: what servers have, do and lack. `demo`: all of it at once.
-//! 6. `sources`: the servers' tools, tool lists in files, or the built-in sample, for `tools`,
+//! 6. `run`, `chat`: a model with the servers' tools. `model`: which one; `agent`: what both have in
+//!    common; `follow`: one run as it is seen; `input`: lines from a person or a pipe.
+//! 7. `sources`: the servers' tools, tool lists in files, or the built-in sample, for `tools`,
 //!    `search`, `prompt` and `plan`. `eval`: how well `search` finds them.
 //!    `usage`: what was learned from use.
-//! 7. `client`: the MCP clients that are known, and where their files are, for `import` and
+//! 8. `client`: the MCP clients that are known, and where their files are, for `import` and
 //!    `client_config`. `edit`: add and remove.
-//! 8. `output`: the one place that prints.
+//! 9. `output`: the one place that prints.
 
+mod agent;
 mod args;
 mod builtin;
 mod call;
+mod chat;
 mod client;
 mod client_config;
 mod config;
@@ -28,10 +32,14 @@ mod edit;
 mod embedder;
 mod eval;
 mod fleet;
+mod follow;
 mod import;
+mod input;
+mod model;
 mod output;
 mod plan;
 mod prompt;
+mod run;
 mod sample;
 mod search;
 mod serve;
@@ -72,6 +80,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let context = Context::new(&args.global)?;
     match &args.command {
         Command::Serve(args) => serve::run(args, &context),
+        Command::Chat(args) => chat::run(args, &context),
+        Command::Run(args) => run::run(args, &context),
         Command::Servers(args) => servers::run(args, &context),
         Command::Call(args) => call::run(args, &context),
         Command::Tools(args) => tools::run(args, &context),

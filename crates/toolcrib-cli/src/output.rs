@@ -55,6 +55,54 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
+/// Whether a person sees standard output as it is written.
+pub(crate) fn is_watched() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether standard output takes colours.
+pub(crate) fn is_styled() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+}
+
+/// Whether somebody can be asked: they see the question, and can type an answer.
+pub(crate) fn is_attended() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// How many characters go on a line of the terminal, and how many do where there is none.
+pub(crate) fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).map(|size| size.ws_col);
+    match size {
+        Ok(0) | Err(_) => 120,
+        Ok(columns) => usize::from(columns).max(40),
+    }
+}
+
+/// Writes a piece of a text that is still being made, and may be styled.
+pub(crate) fn styled_piece(text: &str) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// The same as it stands.
+pub(crate) fn piece(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Writes a line about what goes on, which may be styled, on standard error.
+pub(crate) fn aside(line: &str) {
+    say(format_args!("{line}\n"));
+}
+
+/// Writes a question on standard error, for which an answer is about to be read.
+pub(crate) fn ask(question: &str) {
+    say(format_args!("{question}"));
+}
+
 /// What can't be said on standard error can't be said at all, so failing to is ignored.
 fn say(text: fmt::Arguments<'_>) {
     let _ = anstream::stderr().lock().write_fmt(text);
@@ -90,12 +138,17 @@ pub(crate) fn warn(text: &str) {
     say(format_args!("{YELLOW}warning{YELLOW:#}: {}\n", printable(text)));
 }
 
+/// Says what went wrong where that is not the end.
+pub(crate) fn complain(text: &str) {
+    say(format_args!("{RED}error{RED:#}: {}\n", printable(text)));
+}
+
 /// Asks a person; where there is none, the answer is no.
 pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !is_attended() {
         return Ok(false);
     }
-    say(format_args!("{BOLD}{}{BOLD:#} [y/N] ", printable(question)));
+    say(format_args!("{BOLD}{}{BOLD:#} [y/N] ", undisguised(question)));
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
@@ -140,6 +193,13 @@ impl Progress {
         self.show(&format!("{DIM}{text}{DIM:#}"));
     }
 
+    /// Takes the line away until there is something to say again.
+    pub(crate) fn clear(&self) {
+        if self.shown.swap(false, Ordering::Relaxed) {
+            progress("");
+        }
+    }
+
     fn show(&self, text: &str) {
         if self.wanted {
             self.shown.store(true, Ordering::Relaxed);
@@ -150,9 +210,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.shown.load(Ordering::Relaxed) {
-            progress("");
-        }
+        self.clear();
     }
 }
 
@@ -216,7 +274,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<Told>() {
         return ExitCode::FAILURE;
     }
-    say(format_args!("{RED}error{RED:#}: {}\n", printable(&format!("{error:#}"))));
+    complain(&format!("{error:#}"));
     let misused = error.chain().any(|cause| cause.is::<Misuse>());
     ExitCode::from(if misused { 2 } else { 1 })
 }
@@ -227,9 +285,30 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if hidden(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
+/// The same for what somebody decides by: nothing in it is unseen or changes the order of the rest.
+/// In prose such characters have their place.
+pub(crate) fn undisguised(text: &str) -> String {
+    let is_unseen = |c: char| {
+        matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    };
+    let shown = |c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c };
+    printable(text).chars().map(shown).collect()
+}
+
 /// The same on one line.
 pub(crate) fn one_line(text: &str) -> String {
-    printable(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    undisguised(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// As much of a text as fits this many characters, on one line.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let line = one_line(text);
+    if line.chars().count() <= most {
+        return line;
+    }
+    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// A word as a shell would have it written.

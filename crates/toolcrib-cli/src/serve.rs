@@ -15,6 +15,7 @@ use crate::client_config;
 use crate::config;
 use crate::embedder::Embedder;
 use crate::fleet::Fleet;
+use crate::follow::{hangup, hung_up};
 use crate::output::{self, Interrupted, Misuse, counted};
 
 /// An end that takes no longer needs no explanation.
@@ -179,12 +180,14 @@ pub(crate) fn ended() -> impl Future<Output = ()> + Send + 'static {
     use tokio::signal::unix::{SignalKind, signal};
     let (interrupted, terminated) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    let mut hangup = hangup().ok().flatten();
     async move {
         match (interrupted, terminated) {
             (Ok(mut interrupted), Ok(mut terminated)) => {
                 tokio::select! {
                     _ = interrupted.recv() => {}
                     _ = terminated.recv() => {}
+                    () = hung_up(&mut hangup) => {}
                 }
             }
             _ => std::future::pending().await,

@@ -350,7 +350,9 @@ mod tests {
     fn what_a_model_can_do_is_data() {
         let models = Models::embedded();
         let can = |name: &str, feature| models.find(name).unwrap().can(feature);
-        assert!(can("claude-opus-5", Feature::DeferLoading) && can("claude-opus-5", Feature::Images));
+        assert!(
+            can("claude-opus-5", Feature::DeferLoading) && can("claude-opus-5", Feature::Images)
+        );
         assert!(can("claude-opus-5", Feature::ToolChanges));
         assert!(!can("claude-haiku-4.5", Feature::ToolChanges));
         assert!(!can("claude-opus-4-1", Feature::DeferLoading));

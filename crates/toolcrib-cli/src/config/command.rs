@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
+use super::embedder::EmbedderChoice;
 use super::file::default_file;
-use super::{Config, Environment};
+use super::{Config, Environment, mask_url};
 use crate::args::Global;
 use crate::output::{self, Misuse};
 
@@ -35,14 +36,26 @@ pub(crate) fn run(command: &ConfigCommand, global: &Global) -> anyhow::Result<()
         ConfigCommand::Schema => output::json(&schemars::schema_for!(Config)),
         ConfigCommand::Check { file } => check(file.as_ref().or(global.config.as_ref()), global),
         ConfigCommand::Show => {
-            let config =
-                Config::load(global.config.as_deref(), &Environment::of_process())?.effective();
+            let config = Config::load(global.config.as_deref(), &Environment::of_process())?;
+            let config = masked(config.effective());
             if global.json {
                 return output::json(&config);
             }
             output::text(&toml::to_string(&config)?)
         }
     }
+}
+
+/// A configuration without what may be secret in its addresses.
+fn masked(mut config: Config) -> Config {
+    let embedder = match &mut config.search.embedder {
+        EmbedderChoice::Endpoint(entry) => Some(&mut entry.url),
+        EmbedderChoice::Own(_) => None,
+    };
+    let servers = config.servers.values_mut().filter_map(|server| server.url.as_mut());
+    let urls = servers.chain(&mut config.agent.base_url).chain(embedder);
+    urls.for_each(|url| *url = mask_url(url));
+    config
 }
 
 fn check(named: Option<&PathBuf>, global: &Global) -> anyhow::Result<()> {

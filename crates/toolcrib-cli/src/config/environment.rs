@@ -69,6 +69,11 @@ impl Environment {
         self.folder("XDG_DATA_HOME").or_else(|| Some(self.home()?.join(".local/share")))
     }
 
+    /// Where programs keep what is worth keeping and nobody's work.
+    pub(crate) fn state_home(&self) -> Option<PathBuf> {
+        self.folder("XDG_STATE_HOME").or_else(|| Some(self.home()?.join(".local/state")))
+    }
+
     /// Where programs keep what they can make anew.
     pub(crate) fn cache_home(&self) -> Option<PathBuf> {
         self.folder("XDG_CACHE_HOME").or_else(|| Some(self.home()?.join(".cache")))

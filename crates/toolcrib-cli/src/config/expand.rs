@@ -89,7 +89,8 @@ impl Expansion<'_> {
     }
 }
 
-fn is_variable(name: &str) -> bool {
+/// Whether this can be the name of an environment variable.
+pub(super) fn is_variable(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

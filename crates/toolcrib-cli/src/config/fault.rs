@@ -39,7 +39,7 @@ impl Config {
         if faults.is_empty() { Ok(config) } else { Err(faults) }
     }
 
-    /// What is wrong with servers, the embedder and the gateway, each where it stands.
+    /// What is wrong with servers, the embedder, the agent and the gateway, each where it stands.
     fn server_faults(&self, document: &DeTable<'_>) -> Vec<Fault> {
         let mut faults = Vec::new();
         let tables = |name: &str| document.get(name).and_then(|value| value.get_ref().as_table());
@@ -63,6 +63,10 @@ impl Config {
         {
             let span = place(table, key).unwrap_or(0..0);
             faults.push(Fault { span, key: join("search.embedder", key), message });
+        }
+        if let (Some(table), Some((key, message))) = (tables("agent"), self.agent.fault()) {
+            let span = place(table, key).unwrap_or(0..0);
+            faults.push(Fault { span, key: join("agent", key), message });
         }
         if let (Some(table), Some((key, message))) = (tables("gateway"), self.gateway.fault()) {
             let (key, name) = key;
@@ -166,7 +170,7 @@ fn from_toml(error: &toml::de::Error, leaves: Option<&[Leaf]>) -> Fault {
     let key = at.map(|leaf| leaf.key.clone()).unwrap_or_default();
     let mut message = error.message().to_owned();
     // The reason repeats the value, which may be a secret here.
-    if ["servers.", "gateway.", "search."].iter().any(|of| key.starts_with(of)) {
+    if ["servers.", "gateway.", "search.", "agent."].iter().any(|of| key.starts_with(of)) {
         let kind = message.find(": ").filter(|_| message.starts_with("invalid "));
         if let (Some(from), Some(to)) = (kind, message.rfind(", expected ")) {
             message.replace_range(from..to, "");
@@ -200,6 +204,12 @@ fn compare(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str, faults
         match (known.get(name), value.get_ref()) {
             (Some(schema), DeValue::Table(table)) => {
                 compare(table, schema, root, &join(path, name), faults);
+            }
+            (Some(schema), DeValue::Array(items)) => {
+                let each = resolve(schema, root).get("items").unwrap_or(&Value::Null);
+                for table in items.iter().filter_map(|item| item.get_ref().as_table()) {
+                    compare(table, each, root, &join(path, name), faults);
+                }
             }
             (Some(_), _) => {}
             (None, _) => {

@@ -91,6 +91,19 @@ fn config_show_is_a_configuration() {
 }
 
 #[test]
+fn addresses_are_shown_without_what_may_be_secret() {
+    let config = "[agent]\nbase_url = 'https://me:hunter2@host/v1'\n\
+                  [search.embedder]\nurl = 'https://hunter2@host/v1'\nmodel = 'm'\n\
+                  [servers.a]\nurl = 'https://host/mcp?key=hunter2'\n";
+    let folder = Folder::new(&[("toolcrib.toml", config)]);
+    for args in ["config show", "config show --json"] {
+        let shown = folder.text(args);
+        assert!(!shown.contains("hunter2") && shown.contains("https://…@host/v1"), "{shown}");
+        assert!(shown.contains("https://host/mcp?…"), "{shown}");
+    }
+}
+
+#[test]
 fn the_schema_knows_every_key_that_is_shown() {
     let schema = sample().json("config schema");
     let shown = sample().json("config show --json");

@@ -9,6 +9,7 @@ const CONFIGURATION: &str = include_str!("../../../../docs/configuration.md");
 const RECIPES: &str = include_str!("../../../../docs/recipes.md");
 const COMING_FROM: &str = include_str!("../../../../docs/coming-from.md");
 const GATEWAY: &str = include_str!("../../../../docs/gateway.md");
+const AGENT: &str = include_str!("../../../../docs/agent.md");
 
 /// A line without what differs from run to run: how long something took.
 fn without_times(line: &str) -> String {
@@ -59,10 +60,17 @@ fn follow(line: &str) {
     }
     let folder = Folder::new(&files);
     let mut command = folder.command("");
-    command.args(&words[1..]);
+    let is_agent = ["chat", "run"].contains(&&*words[1]);
+    let named = words.iter().position(|word| word == "--model").filter(|_| is_agent);
+    let kept = |at: &usize| named.is_none_or(|named| ![named, named + 1].contains(at));
+    command.args((1..words.len()).filter(kept).map(|at| &words[at]));
     if ["serve", "builtin"].contains(&&*words[1]) {
         // They run until they are stopped, which is not for here: that they are understood is.
         command.arg("--help");
+    }
+    if is_agent {
+        // There is no model here, whichever is named; the rest is as it was typed.
+        command.args(["--model", "scripted"]).stdin(std::process::Stdio::null());
     }
     let output = Folder::output(command);
     assert_eq!(output.code, Some(0), "{line}: {}", output.stderr);
@@ -103,6 +111,8 @@ fn the_examples_of_every_command_run() {
     for command in [
         "demo",
         "serve",
+        "chat",
+        "run",
         "servers",
         "call",
         "doctor",
@@ -130,7 +140,7 @@ fn the_examples_of_every_command_run() {
 
 #[test]
 fn the_configurations_of_the_docs_are_accepted() {
-    let blocks: Vec<&str> = [CONFIGURATION, RECIPES, COMING_FROM]
+    let blocks: Vec<&str> = [CONFIGURATION, RECIPES, COMING_FROM, AGENT]
         .iter()
         .flat_map(|document| document.split("```toml\n").skip(1))
         .map(|rest| rest.split("```").next().unwrap())
@@ -146,8 +156,10 @@ fn the_configurations_of_the_docs_are_accepted() {
 fn every_key_is_documented() {
     let schema = sample().json("config schema");
     let of = |name: &str| format!("/$defs/{name}/properties");
-    let groups = ["EagerRules", "PolicyRules", "ServerEntry", "Gateway", "Search", "EndpointEntry"];
-    let groups = groups.map(of);
+    let groups = ["EagerRules", "PolicyRules", "ServerEntry", "Gateway", "Search", "EndpointEntry"]
+        .into_iter()
+        .chain(["AgentEntry", "PermissionRule"]);
+    let groups: Vec<String> = groups.map(of).collect();
     let groups = groups.iter().map(String::as_str).chain(["/properties"]);
     for key in groups.flat_map(|group| keys(schema.pointer(group).unwrap())) {
         // In a table, as a line of an example, or as the head of one.
@@ -161,9 +173,14 @@ fn every_key_is_documented() {
 fn every_link_between_documents_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for file in
-        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/ARCHITECTURE.md"].into_iter().chain(
-            ["docs/configuration.md", "docs/recipes.md", "docs/coming-from.md", "docs/gateway.md"],
-        )
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/agent.md"]
+            .into_iter()
+            .chain([
+                "docs/configuration.md",
+                "docs/recipes.md",
+                "docs/coming-from.md",
+                "docs/gateway.md",
+            ])
     {
         let text = std::fs::read_to_string(root.join(file)).unwrap();
         for target in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {

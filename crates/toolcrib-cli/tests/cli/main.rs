@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod call;
+mod chat;
 mod client_config;
 mod config;
 mod demo;
@@ -13,8 +14,10 @@ mod embedder;
 mod eval;
 mod fleet;
 mod import;
+mod model;
 mod plan;
 mod prompt;
+mod run;
 mod search;
 mod serve;
 mod servers;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-use crate::support::{Folder, builtin, sample, script};
+use crate::support::{Folder, builtin, hears_hangups, sample, script};
 
 /// A gateway that is told to end, and what it says until then.
 struct Served {
@@ -42,7 +42,8 @@ impl Served {
 
 #[test]
 fn it_says_where_it_is_and_ends_well_when_told_to() {
-    for signal in ["-INT", "-TERM"] {
+    let hangup = hears_hangups().then_some("-HUP");
+    for signal in ["-INT", "-TERM"].into_iter().chain(hangup) {
         let folder = Folder::new(&[("toolcrib.toml", &builtin("time", "time"))]);
         let mut served = Served::new(&folder, "serve --http localhost:0");
         let line = served.line("Serving ");

@@ -42,6 +42,8 @@ fn every_command_explains_itself_with_examples() {
     for command in [
         "demo",
         "serve",
+        "chat",
+        "run",
         "builtin",
         "servers",
         "call",
