@@ -10,7 +10,7 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
-use rustyline::{Config, Context, Editor, ExternalPrinter, Helper};
+use rustyline::{Config, Context, Editor, Helper};
 
 use super::{Line, Source};
 use crate::output;
@@ -25,9 +25,6 @@ const MOST_BROKEN: usize = 100;
 pub(super) struct Edited {
     editor: Editor<Words, DefaultHistory>,
     history: Option<PathBuf>,
-    /// Prints nothing. But while there is one, the editor waits for signals as well as for keys;
-    /// else it hears of a resize only if the kernel happens to tell its thread.
-    _printer: Option<Box<dyn ExternalPrinter + Send>>,
 }
 
 impl Edited {
@@ -39,14 +36,13 @@ impl Edited {
             .build();
         let mut editor = Editor::with_config(config).map_err(broken)?;
         editor.set_helper(Some(Words(words)));
-        let printer = editor.create_external_printer().ok();
         if let Some(file) = &file {
             if let Some(folder) = file.parent() {
                 let _ = std::fs::create_dir_all(folder);
             }
             let _ = editor.load_history(file);
         }
-        Ok(Self { editor, history: file, _printer: printer.map(|it| Box::new(it) as _) })
+        Ok(Self { editor, history: file })
     }
 }
 
