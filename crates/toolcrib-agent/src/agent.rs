@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolcrib_core::{Policy, ResumeError, ResumeReport, Saved, Session, Strategy};
 use toolcrib_runtime::Crib;
-use toolcrib_tokens::{Feature, Models};
+use toolcrib_tokens::{Feature, Model};
 
 use crate::chat::Chat;
 use crate::hooks::{Chain, Hooks};
@@ -178,13 +178,11 @@ impl AgentBuilder {
         self
     }
 
-    /// What is known of models: whether this one sees pictures, and how long its answers may be
-    /// unless the options say so.
-    pub fn models(mut self, models: &Models) -> Self {
-        if let Some(model) = models.find(&self.parts.model) {
-            self.parts.sees_images = model.can(Feature::Images);
-            self.output = model.output;
-        }
+    /// What a table knows of the model: whether it sees pictures, and how long its answers may
+    /// be unless the options say so.
+    pub fn known_as(mut self, model: &Model) -> Self {
+        self.parts.sees_images = model.can(Feature::Images);
+        self.output = model.output;
         self
     }
 

@@ -191,10 +191,13 @@ impl<'a> Workshop<'a> {
         let turns = args.max_turns.map(NonZeroUsize::get).or(config.agent.max_turns);
         limits.turns = turns.unwrap_or(limits.turns);
         let system = args.system.clone().or_else(|| config.agent.system.clone());
-        let agent = Agent::builder(Arc::clone(&chosen.provider), chosen.model.as_str(), crib)
+        let mut agent = Agent::builder(Arc::clone(&chosen.provider), chosen.model.as_str(), crib);
+        if let Some(model) = chosen.known(&self.models) {
+            agent = agent.known_as(model);
+        }
+        let agent = agent
             .system(system.unwrap_or_else(about_here))
             .options(options)
-            .models(&self.models)
             .policy(config.policy()?)
             .permissions(config.agent.permissions(args.yes).map_err(Misuse::new)?)
             .approver(desk)

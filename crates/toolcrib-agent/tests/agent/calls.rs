@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use serde_json::json;
-use toolcrib_agent::{End, Event, Input, Message, Turn};
+use toolcrib_agent::{End, Event, Input, Message, ModelOptions, Turn};
 use toolcrib_core::{GroupId, Schema, Strategy, ToolName, ToolSpec};
 use toolcrib_runtime::{CallError, Invocation, Listing, ToolResult, Toolset};
 
@@ -361,4 +361,24 @@ async fn what_a_tool_says_while_it_works_is_passed_on() {
         _ => None,
     });
     assert_eq!(loaded, Some(vec!["mcp__slow__work".to_owned()]));
+}
+
+#[tokio::test]
+async fn what_the_table_knows_of_a_model_is_used_unless_the_options_say_otherwise() {
+    let models = toolcrib_tokens::Models::embedded();
+    let (claude, llama) = (models.find("claude-opus-5").unwrap(), models.find("local").unwrap());
+    for (model, asked, output, sees) in [
+        (claude, None, claude.output, true),
+        (claude, Some(5), Some(5), true),
+        (llama, None, None, false),
+    ] {
+        let scripted = toolcrib_agent::Scripted::new([Turn::text("Yes.")]);
+        let options = ModelOptions { max_output: asked, ..ModelOptions::default() };
+        let stage =
+            agent_with(deferred(), scripted, |builder| builder.known_as(model).options(options))
+                .await;
+        follow(&mut stage.agent.chat(), "Hello?").await;
+        let sent = &stage.model.requests()[0];
+        assert_eq!((sent.options.max_output, sent.sees_images), (output, sees));
+    }
 }
