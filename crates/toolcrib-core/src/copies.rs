@@ -1,16 +1,16 @@
 //! One tool that several servers offer: the copy that fits best keeps its place, the others stand
 //! behind what else fits, so that one product does not fill a page.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use toolcrib_search::{Index, Scores};
 
+use crate::Tool;
 use crate::find::Hit;
 use crate::names::Key;
 use crate::scope::Scope;
 use crate::segment::Item;
-use crate::{Schema, Tool};
 
 /// The share of its score that a further copy loses.
 const LOSS: f32 = 0.75;
@@ -21,7 +21,7 @@ pub(crate) struct Page<'a> {
     pub(crate) total: usize,
     pub(crate) hits: Vec<Hit<'a>>,
     /// Copies that would be among the hits if they were tools of their own.
-    pub(crate) moved: Vec<Item<'a>>,
+    pub(crate) left_out: Vec<Item<'a>>,
 }
 
 /// A hit, with what it counts for in place of its score.
@@ -31,15 +31,15 @@ struct Placed<'a> {
 }
 
 /// A copy, and the tool it stands behind.
-pub(crate) struct Copy<'a> {
+pub(crate) struct Behind<'a> {
     original: &'a Arc<Tool>,
     /// What is taken from its score.
-    pub(crate) by: f32,
+    pub(crate) loss: f32,
 }
 
-impl Copy<'_> {
+impl Behind<'_> {
     pub(crate) fn reason(&self) -> String {
-        format!("the same tool as {}, which fits better", self.original.exposed())
+        format!("the same tool as {}, which comes first", self.original.exposed())
     }
 }
 
@@ -65,26 +65,29 @@ impl<'a> Scope<'a> {
             let is_plain = !placed.iter().any(|placed| placed.is_copy);
             let copies = placed.iter().take(most).filter(|placed| placed.is_copy);
             let copies: Vec<Item<'a>> = copies.map(|placed| placed.hit.item).collect();
-            placed.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
+            placed.sort_by(|a, b| {
+                let by_name = || a.hit.item.exposed().cmp(b.hit.item.exposed());
+                b.hit.score.total_cmp(&a.hit.score).then_with(by_name)
+            });
             placed.truncate(most);
             let ends_above = |score| placed.last().is_some_and(|it| it.hit.score > score);
             if is_plain || is_all || last.is_none_or(|last| ends_above(last.score)) {
                 let hits: Vec<Hit<'a>> = placed.into_iter().map(|placed| placed.hit).collect();
-                let is_left = |item: &Item<'a>| hits.iter().all(|hit| hit.item.key() != item.key());
-                let moved = copies.into_iter().filter(is_left).collect();
-                return Page { total: best.total, hits, moved };
+                let kept: HashSet<_> = hits.iter().map(|hit| hit.item.key()).collect();
+                let left_out = copies.into_iter().filter(|item| !kept.contains(&item.key()));
+                return Page { total: best.total, left_out: left_out.collect(), hits };
             }
             looked_at = looked_at.saturating_mul(2);
         }
     }
 
     /// What an item stands behind, if it is a copy of one that fits better.
-    pub(crate) fn copy(
+    pub(crate) fn behind(
         self,
         scores: &Scores,
         admit: impl Fn(usize) -> bool,
         item: Item<'_>,
-    ) -> Option<Copy<'a>> {
+    ) -> Option<Behind<'a>> {
         let own = item.name().tool();
         let (mut alike, mut score, mut base) = (Vec::new(), 0.0, 0);
         for (segment, _) in self.segments() {
@@ -98,12 +101,17 @@ impl<'a> Scope<'a> {
             }
             base += segment.len();
         }
+        // What does not match has no place to lose.
+        if score <= 0.0 {
+            return None;
+        }
         let better = alike.into_iter().filter(|(other, found)| {
             *other > score || (*other == score && found.exposed() < item.exposed())
         });
-        let best = better.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
-        let Item::Tool(original) = best.1 else { return None };
-        Some(Copy { original, by: LOSS * score })
+        let (_, best) = better
+            .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.exposed().cmp(a.1.exposed())))?;
+        let Item::Tool(original) = best else { return None };
+        Some(Behind { original, loss: LOSS * score })
     }
 }
 
@@ -121,8 +129,8 @@ fn place<'a>(hits: impl Iterator<Item = Hit<'a>>) -> Vec<Placed<'a>> {
 }
 
 /// Whether two items are one tool of two servers: they have the same name there, the same
-/// description but for white space, and parameters of the same names. Without a description they
-/// might be anything.
+/// description but for white space, and the same parameters. Without a description they might be
+/// anything; and if less were compared, a server could take another's place with more words.
 fn is_copy(a: Item<'_>, b: Item<'_>) -> bool {
     let (Item::Tool(a), Item::Tool(b)) = (a, b) else { return false };
     let (about, other) = (a.spec().description(), b.spec().description());
@@ -131,11 +139,5 @@ fn is_copy(a: Item<'_>, b: Item<'_>) -> bool {
         && a.name().namespace() != b.name().namespace()
         && !about.trim().is_empty()
         && about.split_whitespace().eq(other.split_whitespace())
-        && (schema.get() == of_other.get() || parameters(schema) == parameters(of_other))
-}
-
-fn parameters(schema: &Schema) -> BTreeSet<String> {
-    let schema = schema.to_value();
-    let properties = schema.get("properties").and_then(|properties| properties.as_object());
-    properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
+        && (schema.get() == of_other.get() || schema.to_value() == of_other.to_value())
 }

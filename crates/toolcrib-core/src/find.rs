@@ -142,7 +142,7 @@ pub(crate) struct Found<'a> {
     /// Whether words were ranked by, and none of them was a name.
     pub(crate) by_words: bool,
     /// Tools that gave up their place because another server's are the same and fit better.
-    pub(crate) moved: Vec<Item<'a>>,
+    pub(crate) left_out: Vec<Item<'a>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -269,8 +269,8 @@ impl<'a> Scope<'a> {
         let total = page.total.max(hits.len());
         hits.truncate(limit);
         let is_named = |item: &Item<'a>| seen.contains(&item.key());
-        let moved = page.moved.into_iter().filter(|item| !is_named(item)).collect();
-        Found { total, hits, by_words, moved, ..Found::default() }
+        let left_out = page.left_out.into_iter().filter(|item| !is_named(item)).collect();
+        Found { total, hits, by_words, left_out, ..Found::default() }
     }
 
     /// What use adds to the scores of documents that match.
@@ -308,8 +308,8 @@ impl<'a> Scope<'a> {
             }
         }
         let is_named = || self.named_in(text).iter().any(|named| named.key() == item.key());
-        if let Some(copy) = self.copy(&scores, &admit, item).filter(|_| !is_named()) {
-            explanation.lift(-copy.by, copy.reason());
+        if let Some(copy) = self.behind(&scores, &admit, item).filter(|_| !is_named()) {
+            explanation.lift(-copy.loss, copy.reason());
         }
         Some(explanation)
     }

@@ -28,7 +28,7 @@ pub struct Explanation {
     pub meaning: Option<MeaningScore>,
     /// The sentence of the request that it fits best, if there are several.
     pub sentence: Option<SentenceScore>,
-    /// What was added for other reasons, such as use.
+    /// What was added or taken for other reasons, such as use.
     pub lifts: Vec<Lift>,
     /// The number of documents searched.
     pub documents: usize,
@@ -274,7 +274,7 @@ impl fmt::Display for Explanation {
             write!(f, "\n  {change:+.4}  the sentence that fits best ({score:.4}): {text}")?;
         }
         for Lift { score, reason } in &self.lifts {
-            write!(f, "\n  {score:.4}  {reason}")?;
+            write!(f, "\n  {score:+.4}  {reason}")?;
         }
         Ok(())
     }

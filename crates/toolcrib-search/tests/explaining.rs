@@ -164,7 +164,7 @@ fn a_lift_is_added_and_told() {
     scores.lift(4, 0.25);
     why.lift(0.25, "chosen before");
     assert_eq!(why.total.to_bits(), scores.of(4).to_bits());
-    assert!(why.to_string().ends_with("\n  0.2500  chosen before"));
+    assert!(why.to_string().ends_with("\n  +0.2500  chosen before"));
 }
 
 /// The text without its figures: scores and percentages as `#`.

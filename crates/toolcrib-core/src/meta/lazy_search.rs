@@ -58,11 +58,19 @@ pub(super) fn resolve(verb: Verb<'_>) -> Step {
         Ok(args) => args,
         Err(problem) => return verb.mistake(&problem.message),
     };
+    // What says nothing may still be what a tool is called.
+    let scope = verb.session.scope(verb.view);
+    let called = |key: &'static str| args.get(key)?.as_str().map(str::trim);
+    let given = |keys: [&'static str; 2]| {
+        let named = || called(keys[0]).filter(|name| scope.has(name)).map(str::to_owned);
+        args.text(&keys).or_else(named)
+    };
+    let (name, query) = (given(["name", "tool_name"]), given(["query", "q"]));
     // A model that fills every field sends both; a real name is the more precise wish.
-    if let Some(name) = args.text(&["name", "tool_name"]) {
+    if let Some(name) = name {
         return activate(verb, &name);
     }
-    match args.text(&["query", "q"]) {
+    match query {
         Some(query) => list(verb, &query),
         None => verb.mistake(
             "Provide either `name`, to activate a tool, or `query`, to look for tools by what \

@@ -83,7 +83,8 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     let by_words = found.by_words;
     let outcome = Outcome::gather(&verb, &query, found);
     if by_words {
-        verb.note_search(&query, outcome.shown.iter().map(|tool| tool.name().clone()));
+        let listed = outcome.shown.iter().map(|tool| tool.name()).chain(&outcome.left_out);
+        verb.note_search(&query, listed.cloned());
     }
     verb.effects.denied.extend(outcome.denied.iter().cloned());
     verb.effects.missed = outcome.is_short();
@@ -150,6 +151,8 @@ struct Outcome {
     /// Matches whose schemas would have made the result too long.
     omitted: Vec<Arc<str>>,
     not_found: Vec<String>,
+    /// Copies that gave up a place, and are told of.
+    left_out: Vec<crate::ToolName>,
     denied: Vec<crate::ToolName>,
     remarks: Vec<String>,
 }
@@ -179,9 +182,9 @@ impl Outcome {
             let unread = found.unread;
             remarks.push(format!("{unread} more names were not looked up: ask for fewer at once."));
         }
-        if !found.moved.is_empty() {
+        if !found.left_out.is_empty() {
             let names: Vec<Arc<str>> =
-                found.moved.iter().map(|item| item.exposed().clone()).collect();
+                found.left_out.iter().map(|item| item.exposed().clone()).collect();
             let names = text::list(&names, 8);
             remarks.push(format!("The same on other servers, ask for them with select: {names}."));
         }
@@ -212,6 +215,7 @@ impl Outcome {
             total: found.total,
             shown: tools[..fitting].to_vec(),
             omitted,
+            left_out: found.left_out.iter().map(|item| item.name().clone()).collect(),
             not_found: found.misses.into_iter().map(|miss| miss.asked).collect(),
             denied: found.denied,
             remarks,
