@@ -2,6 +2,7 @@
 
 import argparse
 import multiprocessing
+import signal
 import sys
 import time
 from pathlib import Path
@@ -42,6 +43,8 @@ def made(task):
 
 
 def main():
+    # A program started where hangups are ignored goes on ignoring them, and a window is to be closed here.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     chosen = options()
     wanted = chosen.only or [""]
     numbers = [at for at, check in enumerate(CHECKS) if any(words in named(check) for words in wanted)]
