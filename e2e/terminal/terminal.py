@@ -35,7 +35,14 @@ def eventually(what, check, seconds=PATIENCE):
 
 def runs(pid):
     """Whether a process runs: one that has ended but wasn't waited for doesn't."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    if os.path.exists("/proc/self/stat"):
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                state = stat.read().rpartition(")")[2].strip()
+        except OSError:
+            state = ""
+    else:
+        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
     return bool(state) and not state.startswith("Z")
 
 
