@@ -87,6 +87,21 @@ pub struct Request {
     pub cache_key: Option<Arc<str>>,
 }
 
+impl Request {
+    /// A conversation for a model that sees pictures, without a system prompt and tools.
+    pub fn new(model: impl Into<Arc<str>>, messages: impl IntoIterator<Item = Message>) -> Self {
+        Self {
+            model: model.into(),
+            system: "".into(),
+            tools: Vec::new(),
+            messages: messages.into_iter().map(Arc::new).collect(),
+            options: Arc::default(),
+            sees_images: true,
+            cache_key: None,
+        }
+    }
+}
+
 /// How a model should answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -185,14 +185,12 @@ mod tests {
     use crate::provider::{Reply, StopReason};
 
     fn request(texts: &[&str]) -> Request {
+        let messages = texts.iter().map(|text| Message::user(*text));
         Request {
-            model: "scripted".into(),
             system: "Be brief.".into(),
-            tools: Vec::new(),
-            messages: texts.iter().map(|text| Arc::new(Message::user(*text))).collect(),
-            options: Arc::default(),
             sees_images: false,
             cache_key: Some("one".into()),
+            ..Request::new("scripted", messages)
         }
     }
 

@@ -1,5 +1,6 @@
 //! The servers, and one that is open.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -135,6 +136,9 @@ pub struct Options {
     pub roots: Vec<PathBuf>,
     /// Where `notes` keeps its database; made when it is first needed.
     pub data_dir: Option<PathBuf>,
+    /// The environment that `exec` gives its commands; nothing of this program's own is passed on
+    /// that is not in here.
+    pub environment: BTreeMap<String, String>,
     /// Whether `web` may reach loopback, private and link-local addresses.
     pub allow_private_addresses: bool,
     /// Leaves out every tool that changes anything.

@@ -6,6 +6,7 @@
 mod command;
 mod output;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -23,8 +24,15 @@ const LONGEST_COMMAND: usize = 64 * 1024;
 const LONGEST_STDIN: usize = 1024 * 1024;
 
 pub(crate) fn tools(options: &Options) -> Result<Vec<Tool>, BuiltinError> {
-    let roots = Roots::new("exec", options)?;
-    Ok(Tools::new(roots).waiting(RUN_COMMAND, Effect::DoesAnything, run_command).into_tools())
+    let shell =
+        Shell { roots: Roots::new("exec", options)?, environment: options.environment.clone() };
+    Ok(Tools::new(shell).waiting(RUN_COMMAND, Effect::DoesAnything, run_command).into_tools())
+}
+
+/// Where commands may start, and what they find there.
+struct Shell {
+    roots: Roots,
+    environment: BTreeMap<String, String>,
 }
 
 const RUN_COMMAND: (&str, &str) = (
@@ -59,19 +67,19 @@ fn minute() -> u64 {
     60
 }
 
-async fn run_command(roots: Arc<Roots>, arguments: RunCommand) -> Result<String, Failure> {
+async fn run_command(shell: Arc<Shell>, arguments: RunCommand) -> Result<String, Failure> {
     let RunCommand { command: line, cwd, timeout_seconds, stdin } = arguments;
     if line.trim().is_empty() {
         return Err(Failure::invalid("The command is empty."));
     }
     check_size("The command", &line, LONGEST_COMMAND)?;
     check_size("The standard input", stdin.as_deref().unwrap_or_default(), LONGEST_STDIN)?;
-    let folder = roots.existing(&cwd)?;
+    let folder = shell.roots.existing(&cwd)?;
     if !folder.is_dir() {
         return Err(Failure::invalid(format!("`{cwd}` is not a folder.")));
     }
     let seconds = timeout_seconds.clamp(1, MOST_SECONDS);
-    let done = ShellCommand { line, folder, stdin, seconds }.run().await?;
+    let done = ShellCommand { line, folder, stdin, seconds }.run(&shell.environment).await?;
     let Done { status, stdout, stderr } = done;
     let mut text = match status {
         Some(status) => format!("{}.", command::in_words(status)),

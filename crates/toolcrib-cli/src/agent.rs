@@ -125,7 +125,8 @@ impl<'a> Workshop<'a> {
         let crib = fleet.crib(settings, Naming::Model, embeddings).await?;
         if !fleet.names().contains(&Builtin::Exec.name()) {
             let here = std::env::current_dir().context("there is no current folder")?;
-            let options = Options { roots: vec![here], ..Options::default() };
+            let environment = context.env.passed_on(&[]);
+            let options = Options { roots: vec![here], environment, ..Options::default() };
             match Builtin::Exec.open(&options) {
                 Ok(exec) => drop(crib.add(exec).await),
                 Err(error) => context.warn(&format!("commands can't be run: {error}")),

@@ -41,6 +41,7 @@ pub(crate) struct BuiltinArgs {
 pub(crate) fn run(args: &BuiltinArgs, env: &Environment) -> anyhow::Result<()> {
     output::log(tracing::Level::WARN);
     let options = BuiltinOptions {
+        environment: env.passed_on(&[]),
         roots: match args.root.as_slice() {
             [] => vec![std::env::current_dir().context("there is no current folder")?],
             roots => roots.to_vec(),

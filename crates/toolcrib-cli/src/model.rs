@@ -183,9 +183,10 @@ fn is_one_maker(one: ProviderName, other: ProviderName) -> bool {
 /// Where a provider is unless told otherwise.
 fn home(provider: ProviderName) -> &'static str {
     match provider {
-        ProviderName::Anthropic => "https://api.anthropic.com/v1",
-        ProviderName::Openai | ProviderName::OpenaiChat => "https://api.openai.com/v1",
-        ProviderName::Ollama => local::OLLAMA,
+        ProviderName::Anthropic => Anthropic::HOME,
+        ProviderName::Openai => OpenAiResponses::HOME,
+        ProviderName::OpenaiChat => OpenAiChat::HOME,
+        ProviderName::Ollama => Ollama::HOME,
     }
 }
 
@@ -262,7 +263,7 @@ async fn default_model(
         (ProviderName::Openai, _) => return Ok(OPENAI_MODEL.to_owned()),
         (ProviderName::OpenaiChat, None) => return Ok(OPENAI_CHAT_MODEL.to_owned()),
         (ProviderName::OpenaiChat, Some(url)) => (url, "models"),
-        (ProviderName::Ollama, url) => (url.unwrap_or(local::OLLAMA), "api/tags"),
+        (ProviderName::Ollama, url) => (url.unwrap_or(Ollama::HOME), "api/tags"),
     };
     let (key, proxy) = (access.key.as_deref(), access.proxy.as_deref());
     let listed = local::first_model(place, list, key, proxy, local::PATIENT).await;

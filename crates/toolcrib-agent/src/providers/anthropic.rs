@@ -10,7 +10,6 @@ use super::http::{Access, AccessError, Auth, Exchange, Framing, Http};
 use crate::provider::{Delta, Provider, ProviderError, Request};
 
 const NAME: &str = "anthropic";
-const BASE: &str = "https://api.anthropic.com/v1";
 const VERSION: &str = "2023-06-01";
 
 /// Models behind the Messages API: Anthropic's own at `https://api.anthropic.com/v1`, or whatever
@@ -38,10 +37,13 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
+    /// Where it is, unless [`Access::base_url`] says otherwise.
+    pub const HOME: &'static str = "https://api.anthropic.com/v1";
+
     /// Takes an address and a key. Nothing is sent yet.
     pub fn open(access: Access) -> Result<Self, AccessError> {
         let fixed = [("anthropic-version", VERSION)];
-        let http = Http::open(access, BASE, Auth::Header("x-api-key"), &fixed)?;
+        let http = Http::open(access, Self::HOME, Auth::Header("x-api-key"), &fixed)?;
         Ok(Self { http })
     }
 }

@@ -1,6 +1,7 @@
 //! The one place where a provider's request meets the network.
 
 mod address;
+mod cutter;
 mod retry_after;
 
 use std::collections::VecDeque;
@@ -13,11 +14,12 @@ use futures::stream::{self, BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Proxy, Response, StatusCode, Url, redirect};
 use tokio::time::timeout;
-use toolcrib_wire::{Events, Lines};
 
-use super::body::{LARGEST, Size, too_long};
+use super::body::Size;
 use crate::provider::{Delta, ProviderError};
 use address::{joined, parse_base, parse_proxy, without_secrets};
+use cutter::Cutter;
+pub(super) use cutter::Framing;
 use retry_after::retry_after;
 
 /// How long a connection is kept for the next request.
@@ -97,15 +99,6 @@ pub enum AccessError {
     /// A key or a header can't be sent.
     #[error("{0} has characters that no header can have")]
     Header(String),
-}
-
-/// How the pieces of an answer are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// Server-sent events.
-    Events,
-    /// A line of JSON each.
-    Lines,
 }
 
 /// What a provider wants sent.
@@ -456,47 +449,6 @@ async fn refused(
 async fn settle(mut response: Response) {
     let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
     let _ = timeout(SETTLE_LIMIT, rest).await;
-}
-
-/// Bytes in, pieces of an answer out.
-enum Cutter {
-    Events(Events),
-    Lines(Lines),
-}
-
-impl Cutter {
-    fn new(framing: Framing) -> Self {
-        match framing {
-            Framing::Events => Self::Events(Events::new(LARGEST)),
-            Framing::Lines => Self::Lines(Lines::new(LARGEST)),
-        }
-    }
-
-    fn push(&mut self, bytes: impl AsRef<[u8]>) {
-        match self {
-            Self::Events(events) => events.push(bytes.as_ref()),
-            Self::Lines(lines) => lines.push(bytes.as_ref()),
-        }
-    }
-
-    /// Nothing comes after this. Some servers leave the last line's end out.
-    fn close(&mut self) {
-        self.push(b"\n\n");
-    }
-
-    fn next(&mut self) -> Option<Result<String, ProviderError>> {
-        let piece = match self {
-            Self::Events(events) => loop {
-                match events.next()? {
-                    // It only said where to resume from.
-                    Ok(event) if event.data.is_empty() => {}
-                    event => break event.map(|event| event.data),
-                }
-            },
-            Self::Lines(lines) => lines.next()?,
-        };
-        Some(piece.map_err(|_| too_long()))
-    }
 }
 
 fn content_type(response: &Response) -> String {

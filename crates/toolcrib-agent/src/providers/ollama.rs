@@ -33,9 +33,12 @@ pub struct Ollama(Http);
 const NAME: &str = "ollama";
 
 impl Ollama {
+    /// Where it is, unless [`Access::base_url`] says otherwise.
+    pub const HOME: &'static str = "http://127.0.0.1:11434";
+
     /// Checks the access. Nothing is sent.
     pub fn open(access: Access) -> Result<Self, AccessError> {
-        Http::open(access, "http://127.0.0.1:11434", Auth::Bearer, &[]).map(Self)
+        Http::open(access, Self::HOME, Auth::Bearer, &[]).map(Self)
     }
 }
 

@@ -16,8 +16,6 @@ pub(super) use response::{in_band, refusal, usage};
 
 const NAME: &str = "openai-chat";
 
-pub(super) const OPENAI: &str = "https://api.openai.com/v1";
-
 /// OpenAI Chat Completions (`POST {base}/chat/completions`), and whatever is compatible with it:
 /// vLLM, llama.cpp, LM Studio, OpenRouter and others, by their base URL.
 ///
@@ -43,10 +41,13 @@ pub struct OpenAiChat {
 }
 
 impl OpenAiChat {
+    /// Where it is, unless [`Access::base_url`] says otherwise.
+    pub const HOME: &'static str = "https://api.openai.com/v1";
+
     /// Prepares for requests; sends none.
     pub fn open(access: Access) -> Result<Self, AccessError> {
         let server = Server::at(access.base_url.as_deref());
-        Ok(Self { http: Http::open(access, OPENAI, Auth::Bearer, &[])?, server })
+        Ok(Self { http: Http::open(access, Self::HOME, Auth::Bearer, &[])?, server })
     }
 }
 

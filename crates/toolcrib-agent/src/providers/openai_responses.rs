@@ -7,7 +7,7 @@ mod stream;
 use futures::stream::BoxStream;
 
 use super::http::{Access, AccessError, Auth, Exchange, Framing, Http};
-use super::openai_chat::{OPENAI, Server, refusal};
+use super::openai_chat::{OpenAiChat, Server, refusal};
 use crate::provider::{Delta, Provider, ProviderError, Request};
 
 const NAME: &str = "openai-responses";
@@ -33,10 +33,13 @@ pub struct OpenAiResponses {
 }
 
 impl OpenAiResponses {
+    /// Where it is, unless [`Access::base_url`] says otherwise.
+    pub const HOME: &'static str = OpenAiChat::HOME;
+
     /// Prepares for requests; sends none.
     pub fn open(access: Access) -> Result<Self, AccessError> {
         let server = Server::at(access.base_url.as_deref());
-        Ok(Self { http: Http::open(access, OPENAI, Auth::Bearer, &[])?, server })
+        Ok(Self { http: Http::open(access, Self::HOME, Auth::Bearer, &[])?, server })
     }
 }
 

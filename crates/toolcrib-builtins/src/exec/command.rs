@@ -1,7 +1,6 @@
 //! One run of the shell, and the end of all that it started.
 
-use std::env;
-use std::ffi::OsString;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -23,12 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// the pipes open, so there must be an end to it.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// What a command gets of this program's environment: who the user is, where things are, how text
-/// looks. No secret is usually kept in these.
-const PASSED_ON: [&str; 10] =
-    ["HOME", "LANG", "LC_*", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "XDG_*"];
-
-/// What it is told besides: there is no terminal, and nobody who could be asked.
+/// What a command is told at any rate: there is no terminal, and nobody who could be asked.
 const TOLD: [(&str, &str); 5] = [
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
@@ -56,12 +50,12 @@ pub(super) struct Done {
 impl ShellCommand {
     /// Runs to the end or to the time limit. Nothing of its process group is left afterwards, nor
     /// when this is dropped.
-    pub(super) async fn run(self) -> Result<Done, Failure> {
+    pub(super) async fn run(self, environment: &BTreeMap<String, String>) -> Result<Done, Failure> {
         let until = Instant::now() + Duration::from_secs(self.seconds);
         let failed = |error: io::Error| {
             Failure::invalid(format!("The command can't be run by `sh`: {error}"))
         };
-        let mut child = self.spawn().map_err(failed)?;
+        let mut child = self.spawn(environment).map_err(failed)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (stdin, Some(out), Some(err)) = pipes else {
             return Err(Failure::invalid("The command gives no output."));
@@ -100,34 +94,30 @@ impl ShellCommand {
 
     /// In a session of its own, so that it has no terminal: it could ask for a password there, or
     /// write over what a person reads. Where no program makes one, in a group of its own.
-    fn spawn(&self) -> io::Result<Child> {
+    fn spawn(&self, environment: &BTreeMap<String, String>) -> io::Result<Child> {
         let mut command = Command::new("setsid");
         // It begins the session itself, and so leads the group, as long as it leads none already.
-        let session = self.prepared(command.arg("sh")).spawn();
+        let session = self.prepared(command.arg("sh"), environment).spawn();
         match session {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.prepared(Command::new("sh").process_group(0)).spawn()
+                self.prepared(Command::new("sh").process_group(0), environment).spawn()
             }
             session => session,
         }
     }
 
-    fn prepared<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+    fn prepared<'c>(
+        &self,
+        command: &'c mut Command,
+        environment: &BTreeMap<String, String>,
+    ) -> &'c mut Command {
         // The line is no option, whatever it begins with.
         command.args(["-c", "--", &self.line]).current_dir(&self.folder);
-        command.env_clear().envs(env::vars_os().filter(is_passed_on)).envs(TOLD);
+        command.env_clear().envs(environment).envs(TOLD);
         let stdin = if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.kill_on_drop(true)
     }
-}
-
-fn is_passed_on((name, _): &(OsString, OsString)) -> bool {
-    let name = name.to_string_lossy();
-    PASSED_ON.iter().any(|pattern| match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => name == *pattern,
-    })
 }
 
 /// Writes what the command may read, as far as it does.

@@ -21,7 +21,9 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("sub")).unwrap();
         let roots = vec![folder.path().to_owned()];
-        let exec = Builtin::Exec.open(&Options { roots, ..Options::default() }).unwrap();
+        let environment = [("PATH".to_owned(), std::env::var("PATH").unwrap())].into();
+        let options = Options { roots, environment, ..Options::default() };
+        let exec = Builtin::Exec.open(&options).unwrap();
         Self { folder, exec }
     }
 

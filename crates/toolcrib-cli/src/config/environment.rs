@@ -37,8 +37,9 @@ impl Environment {
         self.0.get(name).map(String::as_str)
     }
 
-    /// What a server may see: the harmless ones and those that match one of the patterns.
-    pub(super) fn passed_on(&self, patterns: &[String]) -> BTreeMap<String, String> {
+    /// What a server or a command may see: the harmless ones and those that match one of the
+    /// patterns.
+    pub(crate) fn passed_on(&self, patterns: &[String]) -> BTreeMap<String, String> {
         let compiled = |pattern: &String| Some(Glob::new(pattern).ok()?.compile_matcher());
         let globs: Vec<_> = patterns.iter().filter_map(compiled).collect();
         let passes = |name: &str| is_harmless(name) || globs.iter().any(|it| it.is_match(name));

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use toolcrib::agent::providers::Ollama;
 
 use super::{Wanted, given, proxy};
 use crate::config::{Environment, ProviderName, mask_url};
 
-/// Where Ollama listens unless told otherwise.
-pub(super) const OLLAMA: &str = "http://127.0.0.1:11434";
-
-/// Where llama.cpp's server does.
+/// Where llama.cpp's server listens unless told otherwise.
 const LLAMA_CPP: &str = "http://127.0.0.1:8080/v1";
 
 /// How long something on this machine may take to say that it is there.
@@ -33,7 +31,7 @@ pub(crate) struct Local {
 impl Local {
     /// What may be there, in the order of asking.
     pub(crate) fn usual(env: &Environment) -> [Self; 2] {
-        let ollama = given(env, "OLLAMA_HOST").map_or(OLLAMA.to_owned(), ollama_at);
+        let ollama = given(env, "OLLAMA_HOST").map_or(Ollama::HOME.to_owned(), ollama_at);
         [
             Self { provider: ProviderName::Ollama, url: ollama, list: "api/tags" },
             Self { provider: ProviderName::OpenaiChat, url: LLAMA_CPP.to_owned(), list: "models" },

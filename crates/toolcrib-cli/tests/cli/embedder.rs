@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Folder, Output, odd_server, script};
+use crate::support::{Folder, Output, listen, odd_server, script};
 
 /// A request: where to, with which authorization, about which texts.
 type Asked = (String, String, Vec<String>);
@@ -22,17 +22,8 @@ struct Web {
 
 impl Web {
     fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let asked = Arc::<Mutex<Vec<Asked>>>::default();
-        let noted = asked.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let noted = noted.clone();
-                thread::spawn(move || answer(stream, &noted));
-            }
-        });
-        Self { address, asked }
+        let (address, asked) = listen(answer);
+        Self { address: address.to_string(), asked }
     }
 
     fn asked(&self) -> Vec<Asked> {

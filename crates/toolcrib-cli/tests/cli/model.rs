@@ -1,14 +1,13 @@
 //! A model behind an address, as `--base-url`, `[agent]` and the environment name it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use serde_json::{Value, json};
 
 use crate::run::without_models;
-use crate::support::Folder;
+use crate::support::{Folder, listen};
 
 /// A request: where to, with which authorization, with which body.
 type Asked = (String, String, Value);
@@ -21,17 +20,8 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let asked = Arc::<Mutex<Vec<Asked>>>::default();
-        let noted = asked.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let noted = noted.clone();
-                thread::spawn(move || answer(stream, &noted));
-            }
-        });
-        Self { url, asked }
+        let (address, asked) = listen(answer);
+        Self { url: format!("http://{address}/v1"), asked }
     }
 
     fn asked(&self) -> Vec<Asked> {

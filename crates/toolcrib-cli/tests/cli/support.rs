@@ -1,8 +1,11 @@
 //! A folder to run the binary in, and what to say about how it ended.
 
 use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -101,6 +104,24 @@ impl Folder {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
+}
+
+/// Listens on this machine, and answers every connection on a thread of its own. What was asked
+/// is noted.
+pub(crate) fn listen<T: Send + 'static>(
+    answer: fn(TcpStream, &Mutex<Vec<T>>),
+) -> (SocketAddr, Arc<Mutex<Vec<T>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::<Mutex<Vec<T>>>::default();
+    let noted = asked.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let noted = noted.clone();
+            thread::spawn(move || answer(stream, &noted));
+        }
+    });
+    (address, asked)
 }
 
 /// Whether what is started from here can tell that a hangup is not to be ignored.

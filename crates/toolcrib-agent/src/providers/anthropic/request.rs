@@ -268,15 +268,7 @@ mod tests {
     use crate::provider::ModelOptions;
 
     fn request(messages: Vec<Message>) -> Request {
-        Request {
-            model: "claude-x".into(),
-            system: "".into(),
-            tools: Vec::new(),
-            messages: messages.into_iter().map(Arc::new).collect(),
-            options: Arc::default(),
-            sees_images: true,
-            cache_key: None,
-        }
+        Request::new("claude-x", messages)
     }
 
     fn tool(name: &str) -> Definition {

@@ -190,15 +190,7 @@ mod tests {
     }
 
     fn request(messages: Vec<Message>) -> Request {
-        Request {
-            model: "llama3.2".into(),
-            system: "".into(),
-            tools: Vec::new(),
-            messages: messages.into_iter().map(Arc::new).collect(),
-            options: Arc::default(),
-            sees_images: true,
-            cache_key: Some("ignored".into()),
-        }
+        Request { cache_key: Some("ignored".into()), ..Request::new("llama3.2", messages) }
     }
 
     fn call(name: &str, arguments: &str) -> Said {

@@ -248,15 +248,7 @@ mod tests {
     }
 
     fn request(messages: Vec<Message>) -> Request {
-        Request {
-            model: "m".into(),
-            system: "Be brief.".into(),
-            tools: Vec::new(),
-            messages: messages.into_iter().map(Arc::new).collect(),
-            options: Arc::default(),
-            sees_images: true,
-            cache_key: None,
-        }
+        Request { system: "Be brief.".into(), ..Request::new("m", messages) }
     }
 
     fn sent(request: &Request, server: Server) -> Value {

@@ -222,15 +222,7 @@ mod tests {
     }
 
     fn request(messages: Vec<Message>) -> Request {
-        Request {
-            model: "m".into(),
-            system: "".into(),
-            tools: Vec::new(),
-            messages: messages.into_iter().map(Arc::new).collect(),
-            options: Arc::default(),
-            sees_images: true,
-            cache_key: None,
-        }
+        Request::new("m", messages)
     }
 
     fn input(request: &Request) -> Value {
