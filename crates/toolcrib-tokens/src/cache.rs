@@ -131,6 +131,25 @@ pub fn simulate(rules: &CacheRules, requests: &[Request]) -> Vec<Usage> {
     requests.iter().map(bill).collect()
 }
 
+impl Add for Usage {
+    type Output = Usage;
+
+    fn add(self, other: Usage) -> Usage {
+        Usage {
+            read: self.read.saturating_add(other.read),
+            written: self.written.saturating_add(other.written),
+            uncached: self.uncached.saturating_add(other.uncached),
+            output: self.output.saturating_add(other.output),
+        }
+    }
+}
+
+impl Sum for Usage {
+    fn sum<I: Iterator<Item = Usage>>(usages: I) -> Usage {
+        usages.fold(Usage::default(), Add::add)
+    }
+}
+
 impl Usage {
     /// The length of the prompt.
     pub fn prompt(&self) -> u64 {
@@ -159,6 +178,12 @@ impl Usage {
 impl Cost {
     /// Nothing: what a sum starts from.
     pub const ZERO: Cost = Cost { input_equivalents: 0.0, dollars: Some(0.0) };
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Cost::ZERO
+    }
 }
 
 impl Add for Cost {

@@ -76,10 +76,17 @@ impl Tokenizer {
     pub fn count(&self, text: &str) -> TokenCount {
         match self.0 {
             Method::Exact(vocabulary) => TokenCount { tokens: vocabulary.count(text), exact: true },
-            Method::Estimate { factor } => {
-                let tokens = Vocabulary::O200kBase.count(text) as f64 * factor;
-                TokenCount { tokens: tokens.round() as u64, exact: false }
-            }
+            Method::Estimate { factor } => estimated(Vocabulary::O200kBase.count(text), factor),
+        }
+    }
+
+    /// The count of a text whose `o200k_base` count is known already; `None` where another
+    /// vocabulary counts, so that the text itself is needed.
+    pub fn from_o200k(&self, tokens: u64) -> Option<TokenCount> {
+        match self.0 {
+            Method::Exact(Vocabulary::O200kBase) => Some(TokenCount { tokens, exact: true }),
+            Method::Exact(Vocabulary::Cl100kBase) => None,
+            Method::Estimate { factor } => Some(estimated(tokens, factor)),
         }
     }
 
@@ -87,6 +94,10 @@ impl Tokenizer {
     pub fn is_exact(&self) -> bool {
         matches!(self.0, Method::Exact(_))
     }
+}
+
+fn estimated(o200k: u64, factor: f64) -> TokenCount {
+    TokenCount { tokens: (o200k as f64 * factor).round() as u64, exact: false }
 }
 
 /// A number of tokens, and whether it was counted or estimated.
@@ -152,6 +163,16 @@ pub(crate) fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_follows_from_that_of_the_common_vocabulary_or_not_at_all() {
+        let text = "fn main() { println!(\"42\"); }";
+        let known = Tokenizer::O200K.count(text).tokens;
+        for tokenizer in [Tokenizer::O200K, Tokenizer::estimate(1.0), Tokenizer::estimate(1.37)] {
+            assert_eq!(tokenizer.from_o200k(known), Some(tokenizer.count(text)));
+        }
+        assert_eq!(Tokenizer::CL100K.from_o200k(known), None);
+    }
 
     const SCHEMA: &str = r#"{"type":"object","properties":{"owner":{"type":"string","description":"Repository owner"},"repo":{"type":"string"},"labels":{"type":"array","items":{"type":"string"}},"state":{"enum":["open","closed",null]}},"required":["owner","repo"],"additionalProperties":false}"#;
 
