@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use crate::meta;
-use crate::scope::Scope;
+use crate::scope::{Lookup, Scope};
 use crate::segment::Item;
 use crate::session::Latched;
 use crate::text::{list, one_line};
-use crate::{Diff, Fingerprint, GroupId, Session, Tool, ToolName, View};
+use crate::{Definition, Diff, Fingerprint, GroupId, Session, Tool, ToolName, View};
 
 /// Names listed in an announcement, per group.
 const MOST_NAMES: usize = 12;
@@ -25,6 +27,32 @@ pub(crate) fn schemas<'a>(opening: &str, tools: impl IntoIterator<Item = &'a Arc
 
 fn changed<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> String {
     schemas("These tools have changed. Their definitions are now:", tools)
+}
+
+/// What was to be said before a session was away, without the definitions of tools that can't be
+/// seen now.
+pub(crate) fn still_true(said: String, scope: Scope<'_>) -> Option<String> {
+    let tool = |line: &str| {
+        let raw: Option<&RawValue> = serde_json::from_str(line).ok();
+        raw.and_then(Definition::from_neutral)
+    };
+    let is_there = |it: &Definition| match scope.find(it.name()) {
+        Lookup::Tool(tool) => tool.exposed() == it.name(),
+        _ => false,
+    };
+    let (mut hidden, mut left) = (false, false);
+    let lines = said.lines().filter(|line| {
+        let Some(tool) = tool(line) else { return true };
+        let is_there = is_there(&tool);
+        hidden |= !is_there;
+        left |= is_there;
+        is_there
+    });
+    let lines: Vec<&str> = lines.collect();
+    if !hidden {
+        return Some(said);
+    }
+    left.then(|| lines.join("\n"))
 }
 
 /// What changed between two turns.

@@ -1,8 +1,10 @@
 //! A tool as a model is shown it, in the words of each provider.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolcrib_tokens::Tokenizer;
@@ -47,12 +49,13 @@ struct Inner {
     /// The same for each provider's form, in the order of [`Dialect::MENDED`].
     mended: [OnceLock<Box<RawValue>>; Dialect::MENDED.len()],
     tokens: OnceLock<u64>,
+    mark: OnceLock<u64>,
 }
 
 impl Definition {
     pub(crate) fn new(name: Arc<str>, description: Arc<str>, schema: Schema) -> Self {
-        let (neutral, mended, tokens) = Default::default();
-        Self(Arc::new(Inner { name, description, schema, neutral, mended, tokens }))
+        let (neutral, mended, tokens, mark) = Default::default();
+        Self(Arc::new(Inner { name, description, schema, neutral, mended, tokens, mark }))
     }
 
     /// Takes a definition back from its neutral form, as a saved session holds it.
@@ -110,6 +113,16 @@ impl Definition {
         })
     }
 
+    /// Differs where definitions do, within one program; made once.
+    pub(crate) fn mark(&self) -> u64 {
+        let Inner { name, description, schema, mark, .. } = &*self.0;
+        *mark.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            (name, description, schema.get()).hash(&mut hasher);
+            hasher.finish()
+        })
+    }
+
     /// The definition as a provider wants it.
     ///
     /// Providers refuse schemas that JSON Schema allows, so all but the neutral form are mended:
@@ -151,6 +164,20 @@ impl PartialEq for Definition {
 }
 
 impl Eq for Definition {}
+
+/// In the neutral form.
+impl Serialize for Definition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.neutral().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Definition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::from_neutral(&raw).ok_or_else(|| D::Error::custom("not a tool definition"))
+    }
+}
 
 fn repair(root: Value) -> Value {
     let Value::Object(mut schema) = root.clone() else {

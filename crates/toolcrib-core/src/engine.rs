@@ -1,17 +1,18 @@
 //! The engine: `begin_turn`, `prepare` and `resolve` say all there is to say about deferral.
 //! This file has `prepare`; `turn.rs` and `resolve.rs` have the others.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::announce;
 use crate::eager::{Eager, EagerError};
+use crate::lately::Lately;
 use crate::meta::{self, MetaTool};
 use crate::prompt;
 use crate::segment::Item;
-use crate::session::{Latched, Prefix};
+use crate::session::{Latched, LoadedTool, Prefix};
 use crate::{
-    Definition, EagerReason, Fingerprint, Mode, Policy, Presentation, Preset, Session, Settings,
-    Strategy, StrategyChoice, Tool, View,
+    Definition, EagerReason, Fingerprint, Footprints, Mode, Policy, Presentation, Preset, Revealed,
+    Session, Settings, Strategy, StrategyChoice, Tool, View,
 };
 
 /// Acts on sessions under one set of settings. Shared by any number of conversations.
@@ -47,11 +48,10 @@ pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) eager: Eager,
     /// Prefixes rendered lately: conversations that start on one catalog share one.
-    prefixes: Mutex<Vec<(Fingerprint, Arc<Prefix>)>>,
+    pub(crate) prefixes: Arc<Lately<Arc<Prefix>>>,
+    /// What the strategies put into prompts, by catalog and model.
+    pub(crate) footprints: Lately<Footprints>,
 }
-
-/// Prefixes kept.
-const MOST_PREFIXES: usize = 16;
 
 /// Why an engine can't work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,18 +83,14 @@ pub enum EngineError {
 impl Engine {
     /// An engine with the given settings.
     pub fn new(settings: Settings) -> Result<Self, EngineError> {
-        if settings.strategy == StrategyChoice::Native {
-            let reason = "strategy `native` needs a driver that speaks to a provider; \
-                          use `dispatch`, `inject` or `auto`";
-            return Err(EngineError::Settings(reason.to_owned()));
-        }
         let share = settings.threshold_context.unwrap_or_default();
         if !(0.0..=1.0).contains(&share) {
             let reason = format!("the context share must lie between 0 and 1, not {share}");
             return Err(EngineError::Settings(reason));
         }
         let eager = Eager::new(&settings)?;
-        Ok(Self { settings, eager, prefixes: Mutex::default() })
+        let (prefixes, footprints) = Default::default();
+        Ok(Self { settings, eager, prefixes, footprints })
     }
 
     /// The settings it was made with.
@@ -105,7 +101,7 @@ impl Engine {
     /// What the model sees at this request.
     ///
     /// Section and base tools are settled by the first call and stay, byte for byte, whatever is
-    /// loaded or registered later. Announcements are handed out once.
+    /// loaded or registered later. Announcements and changes are handed out once.
     pub fn prepare(&self, session: &mut Session, view: &View) -> Result<Presentation, EngineError> {
         let prefix = self.settle(session, view)?;
         let mut tools = prefix.tools.clone();
@@ -113,15 +109,18 @@ impl Engine {
             let loaded = session.tools.values().map(|tool| &tool.definition);
             tools.extend(loaded.filter(|tool| !prefix.has(tool.name())).cloned());
         }
+        let deferred = if session.is_native() { session.declared(view) } else { Vec::new() };
         let announcements = std::mem::take(&mut session.announcements);
-        Ok(Presentation { system_section: prefix.section.clone(), tools, announcements })
+        let change = session.take_change(view);
+        let system_section = prefix.section.clone();
+        Ok(Presentation { system_section, tools, deferred, change, announcements })
     }
 
     /// The verbs that a conversation under this policy gets while schemas are held back, whatever
     /// tools there are: for a driver that must list them before it knows any.
     pub fn verbs(&self, policy: &Policy) -> Vec<Definition> {
-        let (strategy, preset) = (self.strategy(policy), self.settings.preset);
-        let latched = Latched { deferred: true, automatic: false, strategy, preset };
+        let (strategy, preset) = (self.strategy(None, policy), self.settings.preset);
+        let latched = Latched { deferred: true, automatic: false, strategy, preset, hosted: false };
         if !can_be_found(latched, policy) {
             return Vec::new();
         }
@@ -131,7 +130,8 @@ impl Engine {
 
     /// Loads tools on the host's behalf, by any name that finds them; says which names led to
     /// no tool, or to one whose group must be loaded first. Under dispatch the schemas are
-    /// announced, since nothing else would show them.
+    /// announced, since nothing else would show them; under native they are part of the next
+    /// request's [`change`](Presentation::change).
     pub fn preload<S: AsRef<str>>(
         &self,
         session: &mut Session,
@@ -160,10 +160,53 @@ impl Engine {
         tools: &[Arc<Tool>],
     ) -> Vec<Arc<str>> {
         let news: Vec<&Arc<Tool>> = tools.iter().filter(|tool| session.load(tool)).collect();
-        if !news.is_empty() && !self.grows(session) {
+        if session.is_native() {
+            news.iter().for_each(|tool| session.offer(tool));
+        } else if !news.is_empty() && !self.grows(session) {
             session.announcements.push(announce::schemas("Now loaded:", news.iter().copied()));
         }
         news.into_iter().map(|tool| tool.exposed().clone()).collect()
+    }
+
+    /// Settles what the model sees anew at the next request, from the catalog as it is then: for
+    /// a conversation whose history is replaced, so that the prompt cache is lost at any rate.
+    /// What is loaded stays loaded, in its present form; what was to be announced of the catalog
+    /// need not be.
+    pub fn settle_anew(&self, session: &mut Session, view: &View) {
+        session.prefix = None;
+        session.announcements.clear();
+        session.adopted = Some(view.clone().without_usage());
+        let scope = session.scope(view);
+        let now = session.tools.values().map(|tool| scope.identity(&tool.name).cloned());
+        let now: Vec<Option<Arc<Tool>>> = now.collect();
+        for (loaded, tool) in session.tools.values_mut().zip(now) {
+            let Some(tool) = tool else { continue };
+            loaded.definition = tool.definition().clone();
+            loaded.fingerprint = tool.fingerprint();
+            if let Some(given) = session.given.get_mut(tool.exposed()) {
+                *given = tool.definition().clone();
+            }
+            let mut added = session.change.added.iter_mut();
+            if let Some(added) = added.find(|it| it.tool.name() == tool.exposed()) {
+                added.tool = tool.definition().clone();
+            }
+        }
+    }
+
+    /// The loaded tools that are there now, as they are now, the one used longest ago first.
+    pub fn loaded(&self, session: &Session, view: &View) -> Vec<Revealed> {
+        let scope = session.scope(view);
+        let mut tools: Vec<&LoadedTool> = session.tools.values().collect();
+        tools.sort_by_key(|tool| tool.last_used);
+        let now = tools.into_iter().filter_map(|loaded| scope.identity(&loaded.name));
+        now.map(|tool| Revealed { group: tool.group().clone(), tool: tool.definition().clone() })
+            .collect()
+    }
+
+    /// The strategy of a conversation that begins under this policy, unless its driver settles on
+    /// another.
+    pub fn strategy_under(&self, policy: &Policy) -> Strategy {
+        self.strategy(None, policy)
     }
 
     /// Why a tool is sent in full at any rate; `None` if it waits to be asked for.
@@ -198,20 +241,37 @@ impl Engine {
         if let Some(prefix) = &session.prefix {
             return Ok(prefix.clone());
         }
-        let latched = self.latch(session, view)?;
+        let begins = session.latched.is_none();
+        let latched = match session.latched {
+            // It goes on without what it began with; whether schemas wait is settled.
+            Some(latched) => {
+                let strategy = self.strategy(Some(latched.strategy), view.policy());
+                Latched { strategy, ..latched }
+            }
+            None => {
+                session.adopted = Some(view.clone().without_usage());
+                self.latch(session, view)?
+            }
+        };
         let prefix = self.prefix(session, view, latched);
         session.latched = Some(latched);
         session.prefix = Some(prefix.clone());
-        session.adopted = Some(view.clone().without_usage());
+        if latched.is_native() && begins {
+            session.offer_loaded();
+        }
         Ok(prefix)
     }
 
-    /// The strategy of a conversation that begins under this policy.
-    pub(crate) fn strategy(&self, policy: &Policy) -> Strategy {
-        let strategy = match self.settings.strategy {
-            StrategyChoice::Dispatch => Strategy::Dispatch,
-            StrategyChoice::Inject => Strategy::Inject,
-            StrategyChoice::Auto | StrategyChoice::Native => self.settings.preset.strategy(),
+    /// The strategy of a conversation that begins under this policy, and whose driver has chosen
+    /// so. Without a driver that can render it, there is no native.
+    pub(crate) fn strategy(&self, chosen: Option<Strategy>, policy: &Policy) -> Strategy {
+        let strategy = match (self.settings.strategy, chosen) {
+            (StrategyChoice::Dispatch, _) => Strategy::Dispatch,
+            (StrategyChoice::Inject, _) => Strategy::Inject,
+            (StrategyChoice::Native, Some(Strategy::Native)) => Strategy::Native,
+            (StrategyChoice::Native, _) => Strategy::Dispatch,
+            (StrategyChoice::Auto, Some(chosen)) => chosen,
+            (StrategyChoice::Auto, None) => self.settings.preset.strategy(),
         };
         // Without a way to call through, what is loaded must be callable by itself.
         match strategy {
@@ -223,20 +283,22 @@ impl Engine {
     /// Whether a conversation that has this strategy can go on with it here: an engine that was
     /// left the choice takes what there is.
     pub(crate) fn can_keep(&self, strategy: Strategy, policy: &Policy) -> bool {
-        self.settings.strategy == StrategyChoice::Auto
-            && match strategy {
-                Strategy::Dispatch => may_dispatch(policy),
-                Strategy::Inject => true,
-                Strategy::Native => false,
-            }
+        let choice = self.settings.strategy;
+        let is_open = matches!(choice, StrategyChoice::Auto | StrategyChoice::Native);
+        match strategy {
+            Strategy::Dispatch => is_open && may_dispatch(policy),
+            Strategy::Inject => choice == StrategyChoice::Auto,
+            Strategy::Native => is_open,
+        }
     }
 
     fn latch(&self, session: &Session, view: &View) -> Result<Latched, EngineError> {
         let Settings { preset, mode, .. } = self.settings;
-        let strategy = self.strategy(view.policy());
         let automatic = mode == Mode::Auto && self.is_much(session, view);
         let deferred = mode == Mode::Deferred || automatic;
-        let latched = Latched { deferred, automatic, strategy, preset };
+        let strategy = self.strategy(session.chosen, view.policy());
+        let hosted = deferred && strategy == Strategy::Native && self.settings.hosted_search;
+        let latched = Latched { deferred, automatic, strategy, preset, hosted };
         if !deferred || can_be_found(latched, view.policy()) {
             return Ok(latched);
         }
@@ -249,7 +311,7 @@ impl Engine {
                 percent: (share * 100.0) as u32,
             });
         }
-        Ok(Latched { deferred: false, automatic: false, ..latched })
+        Ok(Latched { deferred: false, automatic: false, hosted: false, ..latched })
     }
 
     /// Whether there are so many tools, or such large ones, that they should wait.
@@ -275,23 +337,21 @@ impl Engine {
         let learned = session.learned.values().map(|segment| segment.fingerprint);
         let learned: Vec<Fingerprint> = learned.collect();
         let loaded: Vec<&Arc<str>> = session.loaded_tools().collect();
-        let choices = format!("{latched:?} {} {loaded:?}", session.with_mcp);
+        // Who decided that tools wait makes no difference to what is shown.
+        let settled = Latched { automatic: false, ..latched };
+        let given: Vec<&Arc<str>> = session.given.keys().filter(|_| latched.is_native()).collect();
+        let choices = format!("{settled:?} {} {loaded:?} {given:?}", session.with_mcp);
         let key = Fingerprint::of(
             [view.fingerprint().as_bytes(), choices.as_bytes()]
                 .into_iter()
                 .chain(preload.iter().map(|name| name.as_bytes()))
                 .chain(learned.iter().map(Fingerprint::as_bytes)),
         );
-        let lock = || self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, prefix)) = lock().iter().find(|(of, _)| *of == key) {
-            return prefix.clone();
+        if let Some(prefix) = self.prefixes.get(key) {
+            return prefix;
         }
         let prefix = Arc::new(self.render(session, view, latched, &preload));
-        let mut kept = lock();
-        if kept.len() == MOST_PREFIXES {
-            kept.remove(0);
-        }
-        kept.push((key, prefix.clone()));
+        self.prefixes.keep(key, prefix.clone());
         prefix
     }
 
@@ -306,9 +366,13 @@ impl Engine {
         }
         let preloaded: Vec<Arc<Tool>> =
             scope.select(preload).hits.iter().filter_map(|hit| tool_of(hit.item)).collect();
+        // Where a prefix is settled anew, the history may have given a tool in the provider's form.
+        let is_given =
+            |tool: &Arc<Tool>| latched.is_native() && session.given.contains_key(tool.exposed());
         let is_eager = |tool: &Arc<Tool>| {
-            self.eager.reason(tool).is_some()
-                || preloaded.iter().any(|known| known.name() == tool.name())
+            (self.eager.reason(tool).is_some()
+                || preloaded.iter().any(|known| known.name() == tool.name()))
+                && !is_given(tool)
         };
         let mut eager: Vec<Definition> = scope
             .tools()
@@ -342,7 +406,7 @@ impl Engine {
     }
 }
 
-fn may_dispatch(policy: &Policy) -> bool {
+pub(crate) fn may_dispatch(policy: &Policy) -> bool {
     MetaTool::CallTool.names().iter().all(|name| policy.admits_verb(name))
 }
 
@@ -350,7 +414,7 @@ fn may_dispatch(policy: &Policy) -> bool {
 fn can_be_found(latched: Latched, policy: &Policy) -> bool {
     let verbs = meta::verbs(latched, policy);
     let lists_names = latched.preset == Preset::Crib;
-    verbs.iter().any(|verb| *verb != MetaTool::CallTool || lists_names)
+    latched.hosted || verbs.iter().any(|verb| *verb != MetaTool::CallTool || lists_names)
 }
 
 pub(crate) fn tool_of(item: Item<'_>) -> Option<Arc<Tool>> {

@@ -75,6 +75,13 @@ impl<'q> Ask<'q> {
         Ok(Self::Words { text, query })
     }
 
+    /// Words to rank by, whatever marks they stand with; nothing if there are none.
+    pub(crate) fn words(text: &'q str) -> Option<Self> {
+        let text = clip(text.trim(), MOST_QUERY_BYTES);
+        let query = Query::new(text);
+        (!query.is_empty()).then_some(Self::Words { text, query })
+    }
+
     /// The same, its words ranked in another way.
     pub(crate) fn ranked_by(self, ranking: Ranking) -> Self {
         match self {

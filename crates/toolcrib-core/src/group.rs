@@ -179,7 +179,7 @@ impl Group {
 }
 
 /// How much of a group a conversation has loaded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Loaded {
     /// None of its tools.
     #[default]

@@ -28,11 +28,14 @@ mod fingerprint;
 mod globs;
 mod group;
 mod json;
+mod lately;
 mod meta;
 mod name;
 mod names;
+mod native;
 mod plan;
 mod policy;
+mod predict;
 mod prompt;
 mod registry;
 mod resolve;
@@ -62,7 +65,8 @@ pub use globs::PatternError;
 pub use group::{Group, GroupId, Loaded, Members};
 pub use name::{Naming, ToolName, ToolSource};
 pub use plan::{
-    Approach, Footprint, Footprints, LoadRound, Plan, PlanRow, Scenario, TurningPoint, Varied, plan,
+    Approach, Chosen, Footprint, Footprints, LoadRound, Plan, PlanRow, Scenario, TurningPoint,
+    Varied, plan,
 };
 pub use policy::{Policy, PolicyRules};
 pub use registry::{Change, RegisterError, Registry, ServerTools, schema_of};
@@ -76,7 +80,8 @@ pub use settings::{
 pub use spec::{Annotations, Deferral, SpecError, ToolSpec};
 pub use stats::{Stats, TokenStats};
 pub use step::{
-    Answer, Call, Effects, Need, Presentation, RequestTokens, Run, Searched, Step, TurnReport,
+    Answer, Call, Effects, Need, Presentation, RequestTokens, Revealed, Run, Searched, Step,
+    ToolChange, TurnReport,
 };
 pub use tool::Tool;
 pub use usage::{Choice, Usage};

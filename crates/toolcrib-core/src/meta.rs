@@ -13,14 +13,14 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub(crate) use call_tool::opened as envelope;
-pub(crate) use row::Row;
+pub(crate) use row::{Row, bytes, how_many_fit};
 
 use crate::find::Found;
 use crate::segment::Item;
 use crate::session::Latched;
 use crate::{
-    Availability, Call, Definition, Effects, Engine, GroupId, Policy, Preset, Schema, Searched,
-    Session, Settings, Step, Strategy, Tool, ToolName, View,
+    Availability, Call, Definition, Effects, Engine, GroupId, Policy, Preset, Revealed, Schema,
+    Searched, Session, Settings, Step, Strategy, Tool, ToolName, View, announce,
 };
 
 /// A verb.
@@ -88,6 +88,9 @@ impl MetaTool {
 
 /// The verbs of a preset that the policy lets through, in the order of the tools array.
 pub(crate) fn verbs(latched: Latched, policy: &Policy) -> Vec<MetaTool> {
+    if latched.hosted {
+        return Vec::new();
+    }
     let find: &[MetaTool] = match latched.preset {
         Preset::Crib => &[MetaTool::ToolSearch, MetaTool::LoadTools],
         Preset::Regex => &[MetaTool::ToolSearchRegex],
@@ -111,11 +114,15 @@ fn finder_among(latched: Latched, verbs: &[MetaTool]) -> Option<&'static str> {
 
 /// What the model does with tools whose schemas it has: the end of a sentence.
 pub(crate) fn how_to_call(latched: Latched) -> String {
-    if latched.strategy == Strategy::Dispatch {
-        let verb = MetaTool::CallTool.exposed(latched.preset);
-        format!("; `{verb}(tool_name=..., arguments=...)` then calls them.")
-    } else {
-        ", after which they are in your tool list.".to_owned()
+    match latched.strategy {
+        Strategy::Dispatch => {
+            let verb = MetaTool::CallTool.exposed(latched.preset);
+            format!("; `{verb}(tool_name=..., arguments=...)` then calls them.")
+        }
+        Strategy::Inject => ", after which they are in your tool list.".to_owned(),
+        Strategy::Native => {
+            ", after which they are in your tool list: call them by name.".to_owned()
+        }
     }
 }
 
@@ -126,6 +133,12 @@ pub(crate) fn finder(preset: Preset) -> &'static str {
         Preset::Groups => "load_tools",
         _ => "tool_search",
     }
+}
+
+/// Says that tools were in the first request.
+fn already_there<T: AsRef<str>>(names: &[T]) -> String {
+    let names = crate::text::list(names, 8);
+    format!("Already in your tool list, to be called directly: {names}.")
 }
 
 /// One call of a verb: everything it needs, and what comes of it.
@@ -191,6 +204,35 @@ impl Verb<'_> {
         news
     }
 
+    /// Gives loaded tools to the model in the provider's own form; says what that leaves unsaid.
+    ///
+    /// A tool that has changed since it was first given keeps the definition it was given with,
+    /// which the history refers to; the present one is told in words.
+    pub(crate) fn reveal(&mut self, tools: &[Arc<Tool>]) -> Vec<String> {
+        let (mut base, mut changed) = (Vec::new(), Vec::new());
+        for tool in tools {
+            if self.session.is_base(tool.exposed()) {
+                base.push(tool.exposed());
+                continue;
+            }
+            let given = self.session.reveal(tool);
+            if given != *tool.definition() {
+                changed.push(tool);
+            }
+            self.effects.revealed.push(Revealed { group: tool.group().clone(), tool: given });
+        }
+        let mut remarks = Vec::new();
+        if !base.is_empty() {
+            remarks.push(already_there(&base));
+        }
+        if !changed.is_empty() {
+            let opening = "These have changed since you were first given them. Go by these \
+                           definitions, whatever else is shown:";
+            remarks.push(announce::schemas(opening, changed));
+        }
+        remarks
+    }
+
     /// Notes which tools were listed for a query.
     pub(crate) fn note_search(&mut self, query: &str, tools: impl Iterator<Item = ToolName>) {
         self.effects.searched = Some(Searched { query: query.to_owned(), tools: tools.collect() });
@@ -218,6 +260,11 @@ impl Verb<'_> {
         let groups = self.session.scope(self.view).unopened(query);
         let mut untried = groups.into_iter().filter(|id| self.call.failure(id).is_none());
         untried.next().cloned()
+    }
+
+    /// Whether what is found goes to the model in the provider's own form.
+    pub(crate) fn is_native(&self) -> bool {
+        self.latched.is_native()
     }
 
     pub(crate) fn dispatches(&self) -> bool {

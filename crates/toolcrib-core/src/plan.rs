@@ -1,11 +1,12 @@
 //! What each strategy costs over a described conversation, before it takes place.
 //!
 //! The arithmetic is in this file. `measure.rs` takes the sizes it starts from off a real engine;
-//! `why.rs` puts the outcome in words and finds where it would turn.
+//! `why.rs` puts the outcome in words and finds where it would turn; `choose.rs` acts on it.
 //!
-//! Strategy `native` has no row. What it sends is a provider's own form, which no driver renders
-//! yet, so there is nothing to measure; once there is, its row is one more [`Footprint`].
+//! What strategy `native` sends is a provider's own form. It is counted as the definitions in
+//! neutral form: what a provider puts around them is small, and its secret.
 
+mod choose;
 mod measure;
 #[cfg(test)]
 mod tests;
@@ -14,7 +15,9 @@ mod why;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-use toolcrib_tokens::{Block, Cost, Model, Request, Section, Usage, simulate};
+use toolcrib_tokens::{Block, Cost, Feature, Model, Request, Section, Usage, simulate};
+
+pub use choose::Chosen;
 
 use crate::Strategy;
 
@@ -112,17 +115,23 @@ pub struct Footprints {
     pub inject: Footprint,
     /// Of strategy `dispatch`.
     pub dispatch: Footprint,
+    /// Of strategy `native`, if it is to be compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native: Option<Footprint>,
     /// How many tools wait to be loaded; once they all are, nothing more is.
     pub waiting: u32,
 }
 
 impl Footprints {
-    fn each(&self) -> [(Approach, &Footprint); 3] {
+    fn each(&self) -> impl Iterator<Item = (Approach, &Footprint)> {
+        let native = self.native.as_ref();
         [
             (Approach::Full, &self.full),
             (Approach::Deferred(Strategy::Inject), &self.inject),
             (Approach::Deferred(Strategy::Dispatch), &self.dispatch),
         ]
+        .into_iter()
+        .chain(native.map(|native| (Approach::Deferred(Strategy::Native), native)))
     }
 
     /// After so many loads every tool is loaded.
@@ -138,9 +147,10 @@ pub struct Plan {
     pub scenario: Scenario,
     /// The sizes it was planned from.
     pub footprints: Footprints,
-    /// One row for each approach: full, inject, dispatch.
+    /// One row for each approach: full, inject, dispatch, and native for a model that can.
     pub rows: Vec<PlanRow>,
-    /// The cheapest of those that fit the model's window; of all, if none does.
+    /// The cheapest of those that fit the model's window; of all, if none does. Of equals native,
+    /// then dispatch, then inject.
     pub cheapest: Approach,
     /// Where another would be the cheapest.
     pub turning_points: Vec<TurningPoint>,
@@ -149,7 +159,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The row of an approach. `native` has none.
+    /// The row of an approach, if it was compared.
     pub fn row(&self, approach: Approach) -> Option<&PlanRow> {
         self.rows.iter().find(|row| row.approach == approach)
     }
@@ -212,42 +222,57 @@ pub enum Varied {
 /// let footprints = Footprints {
 ///     full: Footprint { base: 40_000, ..Footprint::default() },
 ///     inject: Footprint { loaded: 1_400, ..deferred.clone() },
-///     dispatch: Footprint { envelope: 12, ..deferred },
+///     dispatch: Footprint { envelope: 12, ..deferred.clone() },
+///     native: Some(deferred),
 ///     waiting: 130,
 /// };
 /// let models = Models::embedded();
 /// let model = models.find("claude-opus-5-5").expect("the table has it");
 ///
 /// let plan = plan(&footprints, &Scenario::default(), model);
-/// assert_eq!(plan.cheapest, Approach::Deferred(Strategy::Dispatch));
+/// assert_eq!(plan.cheapest, Approach::Deferred(Strategy::Native));
 /// println!("{}", plan.why);
 /// ```
 pub fn plan(footprints: &Footprints, scenario: &Scenario, model: &Model) -> Plan {
-    let loads = scenario.loads.min(footprints.most_loads(scenario));
-    let scenario = Scenario { loads, ..*scenario };
-    let rows = rows(footprints, &scenario, model);
-    let cheapest =
-        cheapest_fitting(&rows).or_else(|| cheapest(rows.iter())).unwrap_or(Approach::Full);
-    let turning_points = why::turning_points(footprints, &scenario, model, cheapest);
-    let (footprints, why) = (footprints.clone(), String::new());
-    let mut plan = Plan { scenario, footprints, rows, cheapest, turning_points, why };
+    let mut plan = compare(footprints, scenario, model, |_| true);
+    plan.turning_points = why::turning_points(footprints, &plan.scenario, model, plan.cheapest);
     plan.why = why::explain(&plan, model);
     plan
 }
 
-fn rows(footprints: &Footprints, scenario: &Scenario, model: &Model) -> Vec<PlanRow> {
-    let row = |(approach, footprint)| Bill::of(footprint, scenario, model).row(approach);
-    footprints.each().map(row).to_vec()
+/// A plan of these approaches, of which nothing has been said yet.
+fn compare(
+    footprints: &Footprints,
+    scenario: &Scenario,
+    model: &Model,
+    among: impl Fn(Approach) -> bool,
+) -> Plan {
+    let loads = scenario.loads.min(footprints.most_loads(scenario));
+    let scenario = Scenario { loads, ..*scenario };
+    let mut rows = rows(footprints, &scenario, model);
+    rows.retain(|row| among(row.approach));
+    let cheapest = cheapest_fitting(&rows).or_else(|| cheapest(&rows, |_| true));
+    let cheapest = cheapest.unwrap_or(Approach::Full);
+    let (turning_points, why) = Default::default();
+    Plan { scenario, footprints: footprints.clone(), rows, cheapest, turning_points, why }
 }
 
-/// The cheapest of these rows, the first among equals.
-fn cheapest<'a>(rows: impl Iterator<Item = &'a PlanRow>) -> Option<Approach> {
+fn rows(footprints: &Footprints, scenario: &Scenario, model: &Model) -> Vec<PlanRow> {
+    let native = model.can(Feature::DeferLoading) || model.can(Feature::ToolSearch);
+    let can = |approach| native || approach != Approach::Deferred(Strategy::Native);
+    let row = |(approach, footprint)| Bill::of(footprint, scenario, model).row(approach);
+    footprints.each().filter(|(approach, _)| can(*approach)).map(row).collect()
+}
+
+/// The cheapest of these rows, the last among equals.
+fn cheapest(rows: &[PlanRow], among: impl Fn(&&PlanRow) -> bool) -> Option<Approach> {
+    let rows = rows.iter().rev().filter(among);
     rows.min_by(|a, b| a.price().total_cmp(&b.price())).map(|row| row.approach)
 }
 
 /// The cheapest of those that fit.
 fn cheapest_fitting(rows: &[PlanRow]) -> Option<Approach> {
-    cheapest(rows.iter().filter(|row| row.fits))
+    cheapest(rows, |row| row.fits)
 }
 
 impl PlanRow {

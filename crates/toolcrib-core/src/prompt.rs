@@ -49,12 +49,14 @@ pub(crate) fn section<'a>(
     }
     let waits = |item: &Item<'a>| match item {
         Item::Tool(tool) => !is_eager(tool),
-        Item::Named(_) => true,
+        // A provider's search finds what is declared, and this can't be.
+        Item::Named(_) => !latched.hosted,
     };
     let mut listed = Vec::new();
     for (segment, items) in scope.groups() {
         let items: Vec<Item<'a>> = items.into_iter().filter(waits).collect();
-        if !items.is_empty() || *segment.group.members() == Members::Unknown {
+        let unknown = *segment.group.members() == Members::Unknown && !latched.hosted;
+        if !items.is_empty() || unknown {
             listed.push(Listed { segment, items });
         }
     }
@@ -87,6 +89,11 @@ fn header(latched: Latched, verbs: &[MetaTool], describe: bool) -> String {
     let call = meta::how_to_call(latched);
     let can = |verb| verbs.contains(&verb);
     let text = match latched.preset {
+        _ if latched.hosted => {
+            "# More tools\n\nBesides the tools you see, those of the groups below \
+             are there for your tool search to find."
+                .to_owned()
+        }
         Preset::Groups => format!(
             "# Tool groups\n\nThe groups below have tools whose schemas are held back. \
              `load_tools(group_id)` brings the schemas of a group{call}"

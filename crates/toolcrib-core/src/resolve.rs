@@ -113,6 +113,8 @@ impl Engine {
         if session.load(tool) {
             effects.loaded.push(tool.name().clone());
         }
+        // The model calls it, so it need not hear that it was taken away.
+        session.take_back_removal(tool.exposed());
         let arguments = match arguments::read(Some(&call.arguments)) {
             Ok(arguments) => arguments,
             Err(problem) => return misfit(tool, &[problem], effects).into(),

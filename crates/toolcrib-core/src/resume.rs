@@ -62,6 +62,9 @@ pub struct ResumeReport {
     pub changed: Vec<Arc<str>>,
     /// Groups that can still be loaded.
     pub remaining: Vec<GroupId>,
+    /// What else is different from before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The groups a conversation may know of, each as the catalog declares it; of hidden tools not
@@ -101,7 +104,9 @@ impl Engine {
     /// Brings a session back.
     ///
     /// The strategy must be named, and match both what was saved and what this engine uses; one
-    /// whose settings leave the strategy open goes on with what was saved. What is no longer there is reported, never an error: one missing server does not end a
+    /// whose settings leave the strategy open goes on with what was saved. Whoever names native
+    /// can render it; who can't takes the snapshot [`without_native`](Snapshot::without_native).
+    /// What is no longer there is reported, never an error: one missing server does not end a
     /// conversation, and if it comes back, so do its tools.
     pub fn resume(
         &self,
@@ -121,8 +126,9 @@ impl Engine {
             Saved::Snapshot(snapshot) => snapshot.strategy,
             Saved::ExpandedGroups(_) => None,
         };
-        if kept != Some(strategy) || !self.can_keep(strategy, view.policy()) {
-            agree("the engine", self.strategy(view.policy()))?;
+        let is_kept = kept.map_or(strategy == Strategy::Native, |kept| kept == strategy);
+        if !is_kept || !self.can_keep(strategy, view.policy()) {
+            agree("the engine", self.strategy(None, view.policy()))?;
         }
         let mut report = ResumeReport::default();
         let mut session = match saved {
@@ -136,6 +142,7 @@ impl Engine {
             }
             Saved::ExpandedGroups(groups) => self.expand(groups, view, fetched, &mut report),
         };
+        session.chosen = Some(strategy);
         session.adopted = Some(view.clone().without_usage());
         let scope = session.scope(view);
         let fully = |id: &GroupId| session.loaded(id) == Loaded::All;
@@ -214,10 +221,15 @@ impl Engine {
         session.with_mcp = snapshot.with_mcp;
         session.may_load = snapshot.may_load;
         session.preload = snapshot.preload;
-        session.announcements = snapshot.announcements;
+        session.change = snapshot.tool_change;
+        for raw in &snapshot.given_tools {
+            session.give(&definition(raw)?);
+        }
+        session.waiting.extend(snapshot.waiting_tools.into_iter().map(|name| (name, None)));
         if let (Some(strategy), Some(preset)) = (snapshot.strategy, snapshot.preset) {
             let (deferred, automatic) = (snapshot.deferred, snapshot.automatic);
-            session.latched = Some(Latched { deferred, automatic, strategy, preset });
+            let hosted = snapshot.hosted_search;
+            session.latched = Some(Latched { deferred, automatic, strategy, preset, hosted });
         }
         if let Some(section) = snapshot.system_section {
             let tools =
@@ -231,6 +243,9 @@ impl Engine {
                 self.supply(&mut session, view, &id, specs);
             }
         }
+        let scope = session.scope(view);
+        let said = snapshot.announcements.into_iter();
+        session.announcements = said.filter_map(|it| announce::still_true(it, scope)).collect();
         for (id, names) in snapshot.expanded_groups {
             session.groups.insert(id, names.map_or(Loaded::All, Loaded::Some));
         }
@@ -285,7 +300,7 @@ impl Engine {
         }
         report.changed.extend(stale.iter().map(|tool| tool.exposed().clone()));
         stale.iter().for_each(|tool| session.refresh(tool));
-        if session.prefix.is_none() {
+        if session.latched.is_none() {
             return;
         }
         if !session.is_deferred().unwrap_or(true) {

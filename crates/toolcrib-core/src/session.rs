@@ -1,13 +1,16 @@
 //! The ledger of one conversation: what it has loaded, and what it has been shown.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock};
 
 use indexmap::IndexMap;
 
 use crate::meta::MetaTool;
 use crate::scope::{Learned, Scope};
-use crate::{Definition, Fingerprint, GroupId, Loaded, Preset, Strategy, Tool, ToolName, View};
+use crate::{
+    Definition, Fingerprint, GroupId, Loaded, Preset, Strategy, Tool, ToolChange, ToolName, View,
+};
 
 /// What exactly one conversation has loaded.
 ///
@@ -23,22 +26,34 @@ pub struct Session {
     pub(crate) groups: IndexMap<GroupId, Loaded>,
     /// By exposed name, in first-load order.
     pub(crate) tools: IndexMap<Arc<str>, LoadedTool>,
+    /// Under native, every tool the model was ever given besides the first request, as it was
+    /// first given and in that order. Under a search of the provider's, those it has used.
+    pub(crate) given: IndexMap<Arc<str>, Definition>,
+    /// Under a search of the provider's, every tool it was ever given, in that order: as it was
+    /// at the last request, `None` if it was not there.
+    pub(crate) waiting: IndexMap<Arc<str>, Option<Definition>>,
+    /// Under native, what the model is told at the next request of what the host did.
+    pub(crate) change: ToolChange,
     pub(crate) learned: Learned,
     pub(crate) preload: Vec<String>,
     pub(crate) announcements: Vec<String>,
     pub(crate) adopted: Option<View>,
+    /// What the driver has settled on, where the settings leave it open.
+    pub(crate) chosen: Option<Strategy>,
     pub(crate) with_mcp: bool,
     pub(crate) may_load: bool,
 }
 
 /// What was decided at the first request and holds for the whole conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Latched {
     pub(crate) deferred: bool,
     /// Whether the tools decided it, rather than the settings.
     pub(crate) automatic: bool,
     pub(crate) strategy: Strategy,
     pub(crate) preset: Preset,
+    /// Whether the provider searches, and the model has no verbs.
+    pub(crate) hosted: bool,
 }
 
 /// What the model was shown at the first request. It never changes under a conversation.
@@ -47,12 +62,23 @@ pub(crate) struct Prefix {
     pub(crate) section: Arc<str>,
     pub(crate) tools: Vec<Definition>,
     names: HashSet<Arc<str>>,
+    mark: OnceLock<u64>,
 }
 
 impl Prefix {
     pub(crate) fn new(section: Arc<str>, tools: Vec<Definition>) -> Self {
         let names = tools.iter().map(|tool| tool.name().clone()).collect();
-        Self { section, tools, names }
+        Self { section, tools, names, mark: OnceLock::new() }
+    }
+
+    /// Differs where what the model was shown does, within one program.
+    fn mark(&self) -> u64 {
+        *self.mark.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            self.section.hash(&mut hasher);
+            self.tools.iter().for_each(|tool| tool.mark().hash(&mut hasher));
+            hasher.finish()
+        })
     }
 
     pub(crate) fn has(&self, exposed: &str) -> bool {
@@ -84,10 +110,14 @@ impl Session {
             prefix: None,
             groups: IndexMap::new(),
             tools: IndexMap::new(),
+            given: IndexMap::new(),
+            waiting: IndexMap::new(),
+            change: ToolChange::default(),
             learned: Learned::new(),
             preload: Vec::new(),
             announcements: Vec::new(),
             adopted: None,
+            chosen: None,
             with_mcp: true,
             may_load: true,
         }
@@ -98,6 +128,30 @@ impl Session {
         Self { with_mcp: false, ..Self::new() }
     }
 
+    /// Settles on a strategy for a conversation that begins, where the settings leave it open:
+    /// under `auto`, and under `native`, which only a driver can use that speaks to a provider
+    /// with a form for it. Untold, a conversation has its preset's own, or dispatch.
+    pub fn choose(&mut self, strategy: Strategy) {
+        self.chosen = Some(strategy);
+    }
+
+    /// Goes on without the provider's own form of deferral, with dispatch. What is loaded stays
+    /// loaded; what the model sees at the next request is settled anew.
+    pub fn without_native(&mut self) {
+        self.chosen = Some(Strategy::Dispatch);
+        if let Some(latched) = &mut self.latched
+            && latched.strategy == Strategy::Native
+        {
+            latched.strategy = Strategy::Dispatch;
+            latched.hosted = false;
+            self.waiting.clear();
+            // In full mode nothing about it was the provider's own.
+            if latched.deferred {
+                self.prefix = None;
+            }
+        }
+    }
+
     /// Asks for tools to be sent in full from the first request on, by any name that finds them.
     /// After the first request, load them with [`Engine::preload`](crate::Engine::preload).
     pub fn preload<S: Into<String>>(&mut self, names: impl IntoIterator<Item = S>) {
@@ -105,12 +159,16 @@ impl Session {
     }
 
     /// Forgets loaded tools, by exposed name; says which there were. Under inject they leave the
-    /// tools array; the model can load them again at any time.
+    /// tools array, and under native the model is told at the next request; it can load them again
+    /// at any time.
     pub fn unload<S: AsRef<str>>(&mut self, names: impl IntoIterator<Item = S>) -> Vec<Arc<str>> {
         let mut gone = Vec::new();
         for name in names {
             if let Some((exposed, tool)) = self.tools.shift_remove_entry(name.as_ref()) {
                 tool.within.iter().for_each(|id| self.recount(id));
+                if self.is_native() {
+                    self.withdraw(&exposed);
+                }
                 gone.push(exposed);
             }
         }
@@ -167,14 +225,47 @@ impl Session {
         self.latched.map(|latched| latched.strategy)
     }
 
+    /// The preset in use, once the first request has settled it.
+    pub fn preset(&self) -> Option<Preset> {
+        self.latched.map(|latched| latched.preset)
+    }
+
     /// Whether schemas are held back, once the first request has settled it.
     pub fn is_deferred(&self) -> Option<bool> {
         self.latched.map(|latched| latched.deferred)
     }
 
+    /// Whether the provider's own search finds the tools that wait, once the first request has
+    /// settled it.
+    pub fn is_hosted(&self) -> bool {
+        self.latched.is_some_and(|latched| latched.hosted)
+    }
+
     /// How many turns have begun.
     pub fn turn(&self) -> u64 {
         self.turn
+    }
+
+    /// Changes when the session does, but for the count of turns and which tool was used when:
+    /// a driver that keeps it need not look at all of it to know that it has to. Good for
+    /// comparing within one program.
+    pub fn mark(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let is = &mut hasher;
+        (self.latched, self.with_mcp, self.may_load).hash(is);
+        self.prefix.as_ref().map(|prefix| prefix.mark()).hash(is);
+        self.adopted.as_ref().map(View::fingerprint).hash(is);
+        self.groups.iter().for_each(|group| group.hash(is));
+        for (exposed, tool) in &self.tools {
+            (exposed, &tool.within, tool.fingerprint, tool.definition.mark()).hash(is);
+        }
+        self.given.values().for_each(|tool| tool.mark().hash(is));
+        // Ten thousand at times; none is ever taken away or replaced.
+        self.waiting.len().hash(is);
+        self.learned.iter().for_each(|(id, segment)| (id, segment.fingerprint).hash(is));
+        (&self.preload, &self.announcements, &self.change.removed).hash(is);
+        self.change.added.iter().for_each(|it| (&it.group, it.tool.mark()).hash(is));
+        hasher.finish()
     }
 
     pub(crate) fn scope<'a>(&'a self, view: &'a View) -> Scope<'a> {
@@ -248,6 +339,9 @@ impl Session {
             last_used: turn,
         };
         self.tools.insert(tool.exposed().clone(), loaded);
+        if self.is_native() {
+            self.give(tool.definition());
+        }
         let group = self.groups.entry(tool.group().clone()).or_default();
         match group {
             Loaded::Nothing => *group = Loaded::Some(vec![tool.exposed().clone()]),

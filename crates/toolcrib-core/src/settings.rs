@@ -32,7 +32,8 @@ pub enum Strategy {
     /// In the tools array, behind what is there. Calls are native; each load costs a re-read of
     /// the history.
     Inject,
-    /// In the provider's own form of deferral. For drivers that speak to a provider with one.
+    /// In the provider's own form of deferral: the tools array never changes, and calls are by
+    /// name. For drivers that speak to a provider with one; see [`Session::choose`](crate::Session::choose).
     Native,
 }
 
@@ -47,7 +48,7 @@ pub enum StrategyChoice {
     Dispatch,
     /// See [`Strategy::Inject`].
     Inject,
-    /// See [`Strategy::Native`].
+    /// See [`Strategy::Native`]. Where the driver has no form for it, dispatch.
     Native,
 }
 
@@ -124,8 +125,11 @@ pub struct Settings {
     /// Whether catalogs that list names add a line on what each tool does.
     pub describe_names: bool,
     /// The most tokens that loaded schemas may take in the tools array; the least recently used
-    /// go at the next turn. Under dispatch there is nothing to free.
+    /// go at the next turn. Under dispatch and native there is nothing to free.
     pub loaded_tokens: Option<u64>,
+    /// Under native, whether the provider's own search finds tools, in place of our verbs. Every
+    /// tool is then declared with each request.
+    pub hosted_search: bool,
     /// Who says how near a query and a tool are in meaning.
     pub embedder: Embedder,
     /// How many tools a search returns unless told.
@@ -164,6 +168,7 @@ impl Settings {
             catalog_tokens: if preset == Preset::Crib { 2_000 } else { 20_000 },
             describe_names: preset == Preset::Exact,
             loaded_tokens: None,
+            hosted_search: false,
             embedder: Embedder::default(),
             search_limit,
             search_limit_max,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcrib_tokens::Tokenizer;
 
@@ -17,6 +17,13 @@ pub struct Presentation {
     pub system_section: Arc<str>,
     /// The tools array, in order.
     pub tools: Vec<Definition>,
+    /// Under native, the tools that the conversation has been given besides: to be declared, each
+    /// request anew, in the provider's form for tools that wait. The list only grows, at its end;
+    /// for a search of the provider's it has all that can be seen now, and nothing else.
+    pub deferred: Vec<Definition>,
+    /// Under native, tools that the host has loaded or taken away since the last request, to be
+    /// given to the model at the end of the context in the provider's own form.
+    pub change: ToolChange,
     /// What changed since the last request, to append at the end of the context, each once.
     pub announcements: Vec<String>,
 }
@@ -36,8 +43,37 @@ impl Presentation {
         RequestTokens {
             section: count(&self.system_section),
             tools: self.tools.iter().map(Definition::tokens).sum(),
-            announcements: self.announcements.iter().map(|text| count(text)).sum(),
+            announcements: self.announcements.iter().map(|text| count(text)).sum::<u64>()
+                + self.change.added.iter().map(|added| added.tool.tokens()).sum::<u64>(),
         }
+    }
+}
+
+/// A tool that a model is given in the middle of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revealed {
+    /// The toolset that has it.
+    pub group: GroupId,
+    /// The tool, as it was when the model was given it.
+    pub tool: Definition,
+}
+
+/// Tools that come and go in the middle of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToolChange {
+    /// Tools that can be called from here on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<Revealed>,
+    /// The exposed names of tools that can't.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<Arc<str>>,
+}
+
+impl ToolChange {
+    /// Whether nothing comes or goes.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty()
     }
 }
 
@@ -182,6 +218,10 @@ pub struct Effects {
     /// For the audit log: tools asked for that the policy hides. The model was told they are
     /// unknown.
     pub denied: Vec<ToolName>,
+    /// Under native, the tools that the answer gives to the model, loaded before or not: to be
+    /// shown in the provider's own form. The answer's text has no schemas then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revealed: Vec<Revealed>,
     /// Servers likely to be called next.
     pub prewarm: Vec<Arc<str>>,
     /// For the trace.

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,9 +11,9 @@ use proptest::sample::select;
 use serde_json::{Map, Value, json};
 use support::{deferring, denying, parse, tool};
 use toolcrib_core::{
-    Call, Effects, Engine, Group, GroupId, Mode, Need, Policy, Presentation, Preset, Registry,
-    ServerTools, Session, Settings, Step, Strategy as Delivery, StrategyChoice, ToolName, ToolSpec,
-    View,
+    Call, Definition, Effects, Engine, Group, GroupId, Mode, Need, Policy, Presentation, Preset,
+    Registry, ServerTools, Session, Settings, Step, Strategy as Delivery, StrategyChoice, ToolName,
+    ToolSpec, View,
 };
 
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ enum Move {
     Preload(String),
     Unload(usize),
     Fork,
+    /// The history is replaced.
+    Anew,
     Replace(String, Vec<(String, String, Value)>),
 }
 
@@ -179,6 +181,7 @@ fn a_move() -> impl Strategy<Value = Move> {
         1 => query().prop_map(Move::Preload),
         1 => any::<usize>().prop_map(Move::Unload),
         1 => Just(Move::Fork),
+        1 => Just(Move::Anew),
         1 => (server_name(), vec(spec(), 0..4)).prop_map(|(name, specs)| Move::Replace(name, specs)),
     ]
 }
@@ -187,7 +190,12 @@ fn settings() -> impl Strategy<Value = Settings> {
     (
         select(Preset::ALL.to_vec()),
         select(vec![Mode::Auto, Mode::Deferred, Mode::Deferred, Mode::Full]),
-        select(vec![StrategyChoice::Auto, StrategyChoice::Dispatch, StrategyChoice::Inject]),
+        select(vec![
+            StrategyChoice::Auto,
+            StrategyChoice::Dispatch,
+            StrategyChoice::Inject,
+            StrategyChoice::Native,
+        ]),
         select(vec![0u64, 60, 300, 2_000]),
         select(vec![0usize, 80, 100_000]),
         (0usize..4, 0usize..4, any::<bool>(), 0usize..8),
@@ -201,6 +209,7 @@ fn settings() -> impl Strategy<Value = Settings> {
                 settings.result_bytes = bytes;
                 (settings.search_limit, settings.search_limit_max) = (limit, most);
                 settings.describe_names = describe;
+                settings.hosted_search = limit == 0;
                 settings.threshold_tools = threshold;
                 settings
             },
@@ -244,6 +253,8 @@ struct Play {
     loaders: BTreeMap<GroupId, Result<Vec<ToolSpec>, String>>,
     changed: bool,
     said: Vec<String>,
+    /// What would have been kept by the session's mark, but for when things were used.
+    marks: BTreeMap<u64, Value>,
 }
 
 fn specs(server: &str, tools: &[(String, String, Value)]) -> Vec<ToolSpec> {
@@ -282,14 +293,19 @@ impl Play {
             registry.replace_server(ServerTools::new(name.as_str(), specs(name, tools)));
         }
         let denied: Vec<&str> = world.denied.iter().map(String::as_str).collect();
+        let mut session = Session::new();
+        if world.settings.strategy == StrategyChoice::Native {
+            session.choose(Delivery::Native);
+        }
         Self {
             registry,
             policy: denying(&denied),
             engine: Engine::new(world.settings.clone()).expect("sound settings"),
-            session: Session::new(),
+            session,
             loaders,
             changed: false,
             said: Vec::new(),
+            marks: BTreeMap::new(),
         }
     }
 
@@ -302,7 +318,29 @@ impl Play {
         let view = self.view();
         let shown = self.engine.prepare(&mut self.session, &view).ok()?;
         self.said.push(format!("{} {:?}", shown.fingerprint(), shown.announcements));
+        let given = shown.deferred.iter().map(|tool| tool.neutral().get().to_owned());
+        self.said.extend(given.chain(serde_json::to_string(&shown.change)));
         Some(shown)
+    }
+
+    /// Whoever keeps the session when its mark changes keeps all of it.
+    fn check_mark(&mut self) {
+        let mut kept = serde_json::to_value(self.session.snapshot()).expect("it serialises");
+        kept["turn"] = Value::Null;
+        for tool in kept["loaded_tools"].as_array_mut().expect("a list") {
+            tool["last_used"] = Value::Null;
+        }
+        let before = self.marks.entry(self.session.mark()).or_insert_with(|| kept.clone());
+        assert_eq!(*before, kept);
+    }
+
+    /// The exposed names of all tools that may be declared.
+    fn seen(&self) -> BTreeSet<String> {
+        let brought = self.loaders.values().flatten().flatten().map(ToolSpec::name);
+        let brought = brought.filter(|name| self.may_use(name));
+        let naming = self.registry.catalog().naming();
+        let known = self.known_names().into_iter().map(|(exposed, _)| exposed);
+        known.chain(brought.map(|name| name.exposed(naming))).collect()
     }
 
     fn known_names(&self) -> Vec<(String, String)> {
@@ -324,7 +362,10 @@ impl Play {
                     Err(reason) => call = call.without_group(id, reason),
                 },
                 Step::Answer(answer) => {
-                    check_text(&answer.content);
+                    if self.session.strategy() != Some(Delivery::Native) {
+                        check_text(&answer.content);
+                        assert_eq!(answer.effects.revealed, []);
+                    }
                     self.said.push(answer.content);
                     return answer.effects;
                 }
@@ -386,6 +427,7 @@ impl Play {
                 }
             }
             Move::Fork => self.session = self.session.fork(),
+            Move::Anew => self.engine.settle_anew(&mut self.session, &view),
             Move::Replace(server, tools) => {
                 let tools = specs(server, tools);
                 self.registry.replace_server(ServerTools::new(server.as_str(), tools));
@@ -412,27 +454,58 @@ fn check_text(content: &str) {
     }
 }
 
+/// A provider that searches has all that can be seen and nothing else, in one order.
+fn check_hosted(play: &Play, before: &Presentation, now: &Presentation) {
+    let names = |tools: &[Definition]| -> Vec<String> {
+        tools.iter().map(|tool| tool.name().to_string()).collect()
+    };
+    let (was, is, base) = (names(&before.deferred), names(&now.deferred), names(&now.tools));
+    let seen = play.seen();
+    assert!(is.iter().all(|name| seen.contains(name) && !base.contains(name)), "{is:?}");
+    let known = play.known_names();
+    assert!(known.iter().all(|(name, _)| is.contains(name) || base.contains(name)), "{is:?}");
+    let still = was.iter().filter(|name| is.contains(name));
+    let old = is.iter().filter(|name| was.contains(name));
+    assert!(still.eq(old), "{was:?} became {is:?}");
+}
+
 /// Plays a world and checks what must hold at every step; returns all that was said.
 fn play(world: &World, reversed: bool) -> Vec<String> {
     let mut play = Play::new(world, reversed);
-    let Some(first) = play.request() else {
+    let Some(mut first) = play.request() else {
         // Nothing to offer is an error of the configuration; calls are answered all the same.
         world.moves.iter().for_each(|next| {
             play.make(next);
         });
         return play.said;
     };
-    let dispatches = play.session.strategy() == Some(Delivery::Dispatch)
+    let stays = play.session.strategy() != Some(Delivery::Inject)
         && play.session.is_deferred() == Some(true);
     let mut before = first.clone();
     for next in &world.moves {
+        play.check_mark();
         let effects = play.make(next);
+        play.check_mark();
         for name in &effects.loaded {
             assert!(play.may_use(name), "{name} was loaded");
         }
         let now = play.request().expect("what was settled stays settled");
+        if play.session.is_hosted() {
+            check_hosted(&play, &before, &now);
+        }
+        if matches!(next, Move::Anew) {
+            (first, before) = (now.clone(), now);
+            continue;
+        }
         assert_eq!(now.system_section, first.system_section);
-        if dispatches {
+        if !play.session.is_hosted() {
+            let given = now.deferred.get(..before.deferred.len());
+            assert_eq!(given, Some(&before.deferred[..]), "after {next:?}");
+        }
+        for revealed in &effects.revealed {
+            assert!(now.deferred.contains(&revealed.tool), "after {next:?}");
+        }
+        if stays {
             assert_eq!(now.fingerprint(), first.fingerprint(), "after {next:?}");
         } else if !matches!(next, Move::Unload(_)) {
             let (old, new) = (&before.tools, &now.tools);

@@ -63,7 +63,7 @@ fn a_snapshot_brings_back_the_same_bytes_and_the_same_state() {
 fn a_snapshot_is_versioned_json_that_a_host_may_keep_in_its_own() {
     let mut chat = loaded(StrategyChoice::Dispatch);
     let value: Value = serde_json::to_value(chat.session.snapshot()).unwrap();
-    assert_eq!(value["version"], 1);
+    assert_eq!(value["version"], 2);
     assert_eq!(value["expanded_groups"], json!({"mcp:git": null}));
     let held = json!({"host": {"session": value}}).to_string();
     let inner = support::parse(&held)["host"]["session"].to_string();
@@ -120,10 +120,10 @@ fn an_engine_left_the_choice_goes_on_with_the_strategy_that_was_saved() {
 #[test]
 fn a_newer_snapshot_is_refused_however_it_was_read() {
     let chat = loaded(StrategyChoice::Dispatch);
-    let newer = json_of(&chat.session).replacen("\"version\":1", "\"version\":9", 1);
+    let newer = json_of(&chat.session).replacen("\"version\":2", "\"version\":9", 1);
     let snapshot = Saved::Snapshot(serde_json::from_str(&newer).unwrap());
     let refused = chat.engine.resume(&chat.view(), snapshot, Strategy::Dispatch, Fetched::new());
-    assert_eq!(refused.unwrap_err(), ResumeError::Version { found: 9, supported: 1 });
+    assert_eq!(refused.unwrap_err(), ResumeError::Version { found: 9, supported: 2 });
 }
 
 #[test]
@@ -382,6 +382,25 @@ fn announcements_that_were_not_delivered_survive() {
 }
 
 #[test]
+fn definitions_that_were_not_delivered_are_not_shown_once_they_are_hidden() {
+    let mut chat = Chat::new(deferring(Preset::Crib), two_servers());
+    let view = chat.view();
+    let load = |chat: &mut Chat, names: &[&str]| {
+        assert!(chat.engine.preload(&mut chat.session, &view, names).is_empty());
+    };
+    load(&mut chat, &["git.log", "db.query"]);
+    load(&mut chat, &["git.blame"]);
+    chat.policy = denying(&["log", "blame"]);
+    chat.restart();
+    let told = chat.told();
+    assert!(told[0].starts_with("Now loaded:\n{\"name\":\"mcp__db__query\""), "{told:?}");
+    for hidden in ["git__log", "git__blame"] {
+        assert!(!told.iter().any(|it| it.contains(&format!("\"mcp__{hidden}\""))), "{told:?}");
+    }
+    assert!(!told.iter().any(|it| *it == "Now loaded:"), "{told:?}");
+}
+
+#[test]
 fn a_session_kept_before_its_first_request_begins_as_new() {
     let mut chat = Chat::unsettled(Policy::default(), Settings::default(), two_servers());
     chat.session.preload(["log"]);
@@ -428,8 +447,8 @@ fn a_group_that_names_tools_of_others_comes_back_with_its_own_count() {
 fn what_can_not_be_read_says_why_and_never_panics() {
     let whole = json_of(&loaded(StrategyChoice::Inject).session);
     assert_eq!(
-        Saved::from_json(r#"{"version": 2, "anything": []}"#).unwrap_err(),
-        ResumeError::Version { found: 2, supported: 1 }
+        Saved::from_json(r#"{"version": 3, "anything": []}"#).unwrap_err(),
+        ResumeError::Version { found: 3, supported: 2 }
     );
     for garbage in
         ["", "null", "[]", "7", "{\"a\": 1}", "{\"version\": 1}", "{\"expanded_groups\": 3}"]
@@ -447,4 +466,62 @@ fn what_can_not_be_read_says_why_and_never_panics() {
     let error = chat.engine.resume(&chat.view(), saved, Strategy::Inject, Fetched::new());
     let expected = ResumeError::Format("a tool definition can't be read".to_owned());
     assert_eq!(error.unwrap_err(), expected);
+}
+
+/// Each of these changes what is kept. That every change does is in `anything.rs`.
+#[test]
+fn a_mark_changes_with_the_session_and_not_with_time() {
+    let mut chat = Chat::new(deferring(Preset::Crib), two_servers());
+    let id = GroupId::from("crm");
+    chat.registry.declare(Group::new(id.clone())).unwrap();
+    chat.turn();
+    chat.prepare();
+    chat.run("mcp__git__log", json!({}));
+    let mark = chat.session.mark();
+    for _ in 0..3 {
+        chat.turn();
+        chat.prepare();
+        chat.run("mcp__git__log", json!({}));
+        chat.mistake("mcp__git__none", json!({}));
+        assert_eq!(chat.session.mark(), mark);
+    }
+    let crm = |about: &str| vec![tool(ToolName::host("find"), about)];
+    let steps: [&dyn Fn(&mut Chat); 11] = [
+        &|chat| drop(chat.run("mcp__git__blame", json!({}))),
+        &|chat| drop(chat.session.unload(["mcp__git__blame"])),
+        &|chat| chat.session.preload(["x"]),
+        &|chat| {
+            let view = chat.view();
+            chat.engine.supply(&mut chat.session, &view, &id, crm("One"));
+        },
+        &|chat| {
+            let view = chat.view();
+            chat.engine.supply(&mut chat.session, &view, &id, crm("Other"));
+        },
+        &|chat| {
+            chat.registry.replace_server(server("git", &[("blame", "Who"), ("log", "New")]));
+            chat.turn();
+            chat.prepare();
+        },
+        // The model was told of the new form already; now it is the one that it was given.
+        &|chat| {
+            chat.session.unload(["mcp__git__log"]);
+            chat.run("mcp__git__log", json!({}));
+        },
+        &|chat| {
+            chat.registry.remove_server("db");
+            chat.turn();
+        },
+        &|chat| drop(chat.prepare()),
+        &|chat| {
+            let view = chat.view();
+            chat.engine.settle_anew(&mut chat.session, &view);
+        },
+        &|chat| chat.session = chat.session.fork_without_loading(),
+    ];
+    for (at, step) in steps.iter().enumerate() {
+        let before = chat.session.mark();
+        step(&mut chat);
+        assert_ne!(chat.session.mark(), before, "step {at}");
+    }
 }

@@ -680,7 +680,6 @@ fn settings_that_contradict_themselves_are_refused() {
         "the context share must lie between 0 and 1, not 1.5"
     );
     assert_eq!(refused(|it| it.profile = Some("x".into())), "eager profile `x` is not defined");
-    assert!(refused(|it| it.strategy = StrategyChoice::Native).contains("needs a driver"));
     assert!(refused(|it| it.eager.always = vec!["a{".into()]).contains("`a{`"));
 }
 
@@ -747,4 +746,31 @@ fn each_request_has_an_account_of_its_own() {
     assert_eq!(second.tokens().tools, tools(&second));
     assert!(second.tokens().tools > first.tokens().tools);
     assert_eq!(second.tokens().announcements, 0);
+}
+
+#[test]
+fn what_is_loaded_is_told_as_it_is_now_and_only_if_it_is_there() {
+    let servers = ["a", "b", "c", "d"].map(|name| server(name, &[("get", "Old")]));
+    let mut chat = Chat::new(deferring(Preset::Crib), registry(servers));
+    assert_eq!(chat.session.preset(), Some(Preset::Crib));
+    assert_eq!(Session::new().preset(), None);
+    for name in ["a", "b", "c", "d", "a"] {
+        chat.turn();
+        chat.run(&format!("mcp__{name}__get"), json!({}));
+    }
+    chat.registry.replace_server(server("a", &[("get", "New")]));
+    chat.registry.remove_server("c");
+    chat.policy = denying(&["mcp__d__*"]);
+    let view = chat.view();
+    let told = |chat: &Chat| -> Vec<(String, String)> {
+        let loaded = chat.engine.loaded(&chat.session, &view);
+        let told = loaded.into_iter().map(|it| (it.group.to_string(), it.tool));
+        told.map(|(group, tool)| (group, tool.description().to_owned())).collect()
+    };
+    let expected = [("mcp:b", "Old"), ("mcp:a", "New")];
+    let expected = expected.map(|(group, about)| (group.to_owned(), about.to_owned()));
+    assert_eq!(told(&chat), expected, "the one used last is last");
+    chat.engine.settle_anew(&mut chat.session, &view);
+    assert_eq!(told(&chat), expected);
+    assert_eq!(chat.loaded().len(), 4, "the others may come back");
 }

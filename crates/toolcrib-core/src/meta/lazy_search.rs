@@ -138,6 +138,10 @@ fn activate(mut verb: Verb<'_>, name: &str) -> Step {
             let tool = tool.clone();
             let base = verb.session.is_base(tool.exposed());
             verb.load(std::slice::from_ref(&tool));
+            if verb.is_native() {
+                let remarks = verb.reveal(std::slice::from_ref(&tool));
+                return verb.answer_text(remarks.join(" "), false);
+            }
             let hint = if base {
                 "It is already in your tool list: call it directly.".to_owned()
             } else {

@@ -88,9 +88,9 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     let (wanted, not_found) = choose(&members, &names);
     let mut tools: Vec<Arc<Tool>> = wanted.iter().copied().filter_map(tool_of).collect();
     // What the model does not get to see is not loaded.
-    let dispatches = verb.dispatches();
+    let (dispatches, native) = (verb.dispatches(), verb.is_native());
     let fitting = how_many_fit(tools.iter().map(bytes), verb.engine.settings.result_bytes);
-    let omitted = if dispatches { tools.split_off(fitting) } else { Vec::new() };
+    let omitted = if dispatches || native { tools.split_off(fitting) } else { Vec::new() };
     let missing = wanted.iter().filter_map(|item| match item {
         Item::Named(named) => Some(named.exposed.to_string()),
         Item::Tool(_) => None,
@@ -112,10 +112,17 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
         verb.effects.notes.push(note);
     }
     let loaded = all.iter().filter(|tool| verb.session.has(tool)).count();
-    let hint = (!omitted.is_empty()).then(|| {
-        "Some schemas were left out because they are long: ask for them by `tool_names`.".to_owned()
-    });
     let nothing = tools.is_empty();
+    let mut hints = Vec::new();
+    if !omitted.is_empty() {
+        let why = "Some schemas were left out because they are long: ask for them by `tool_names`.";
+        hints.push(why.to_owned());
+    } else if nothing {
+        hints.push(nothing_loaded(&all));
+    }
+    if native {
+        hints.extend(verb.reveal(&tools));
+    }
     let result = Loaded {
         group_id: id.as_str(),
         expanded: !nothing,
@@ -126,7 +133,7 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
         not_found,
         missing,
         omitted: omitted.iter().map(|tool| &**tool.exposed()).collect(),
-        hint: hint.or_else(|| nothing.then(|| nothing_loaded(&all))),
+        hint: (!hints.is_empty()).then(|| hints.join(" ")),
     };
     verb.answer(&result, nothing)
 }

@@ -29,12 +29,12 @@ impl<'a> Row<'a> {
 }
 
 /// What a tool's definition adds to a result.
-pub(super) fn bytes(tool: &Arc<Tool>) -> usize {
+pub(crate) fn bytes(tool: &Arc<Tool>) -> usize {
     tool.definition().schema().get().len() + tool.spec().description().len()
 }
 
 /// How many whole entries of these sizes fit; the first always does.
-pub(super) fn how_many_fit(sizes: impl ExactSizeIterator<Item = usize>, most: usize) -> usize {
+pub(crate) fn how_many_fit(sizes: impl ExactSizeIterator<Item = usize>, most: usize) -> usize {
     let all = sizes.len();
     let mut bytes = 0;
     let fits = |size: &usize| {

@@ -96,6 +96,10 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
         .map(|tool| tool.exposed().clone())
         .collect();
     verb.load(&outcome.shown);
+    if verb.is_native() && !outcome.shown.is_empty() {
+        let text = outcome.remarks_beside(verb.reveal(&outcome.shown));
+        return verb.answer_text(text, false);
+    }
     let hint = outcome.hint(&verb, &known, &base);
     match verb.latched.preset {
         Preset::Stubs => {
@@ -239,15 +243,9 @@ impl Outcome {
             });
             return hints.join(" ");
         }
-        if !self.omitted.is_empty() {
-            hints.push(format!(
-                "Left out because their definitions are long; ask for them with select: {}.",
-                text::list(&self.omitted, 20)
-            ));
-        }
+        hints.extend(self.left_out_as_too_long());
         if !base.is_empty() {
-            let names = text::list(base, 8);
-            hints.push(format!("Already in your tool list, to be called directly: {names}."));
+            hints.push(super::already_there(base));
         }
         if base.len() < self.shown.len() {
             hints.push(verb.how_to_call());
@@ -255,11 +253,32 @@ impl Outcome {
         if !known.is_empty() && known.iter().all(|known| *known) && base.is_empty() {
             hints.push("All of these were loaded before.".to_owned());
         }
-        let more = self.total.saturating_sub(self.shown.len() + self.omitted.len());
-        if more > 0 {
-            hints.push(format!("{more} more match: say more precisely what you need."));
-        }
+        hints.extend(self.more());
         hints.join(" ")
+    }
+
+    /// What there is to say where the tools themselves are shown in another form; empty if
+    /// nothing is.
+    fn remarks_beside(&self, shown: Vec<String>) -> String {
+        let not_found = (!self.not_found.is_empty())
+            .then(|| format!("Not found: {}.", text::list(&self.not_found, MOST_REMARKS)));
+        let remarks = not_found.into_iter().chain(self.remarks.iter().cloned());
+        let remarks = remarks.chain(self.left_out_as_too_long()).chain(self.more());
+        remarks.chain(shown).collect::<Vec<_>>().join(" ")
+    }
+
+    fn left_out_as_too_long(&self) -> Option<String> {
+        (!self.omitted.is_empty()).then(|| {
+            format!(
+                "Left out because their definitions are long; ask for them with select: {}.",
+                text::list(&self.omitted, 20)
+            )
+        })
+    }
+
+    fn more(&self) -> Option<String> {
+        let more = self.total.saturating_sub(self.shown.len() + self.omitted.len());
+        (more > 0).then(|| format!("{more} more match: say more precisely what you need."))
     }
 
     /// One definition a line between tags, as models that were shown this form expect it.

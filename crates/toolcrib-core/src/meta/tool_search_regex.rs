@@ -76,6 +76,14 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     }
     let newly_loaded = verb.load(&tools);
     let shown = tools.len();
+    if verb.is_native() {
+        let more = match total.saturating_sub(shown) {
+            0 => None,
+            more => Some(format!("{more} more match: narrow the pattern or raise `limit`.")),
+        };
+        let remarks: Vec<String> = more.into_iter().chain(verb.reveal(&tools)).collect();
+        return verb.answer_text(remarks.join(" "), false);
+    }
     let message = match total - shown.min(total) {
         0 => format!("Found {total} tools. You can use them now."),
         more => format!(

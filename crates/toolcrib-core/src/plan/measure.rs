@@ -41,17 +41,35 @@ impl Engine {
         tools_per_load: u32,
         tokenizer: &Tokenizer,
     ) -> Result<Footprints, EngineError> {
-        let with =
-            |mode, strategy| Engine::new(Settings { mode, strategy, ..self.settings.clone() });
-        let full = with(Mode::Full, StrategyChoice::Auto)?;
+        let full = self.with(Mode::Full, StrategyChoice::Auto)?;
         let shown = full.prepare(&mut Session::new(), view)?;
         let full = Footprint { base: tokens(&shown.tools, tokenizer), ..Footprint::default() };
+        Ok(Footprints { full, ..self.deferred_footprints(view, tools_per_load, tokenizer)? })
+    }
+
+    /// The same for strategies alone, which does without the tokens of every tool.
+    pub(super) fn deferred_footprints(
+        &self,
+        view: &View,
+        tools_per_load: u32,
+        tokenizer: &Tokenizer,
+    ) -> Result<Footprints, EngineError> {
         let deferred = |strategy| {
-            with(Mode::Deferred, strategy)?.footprint(view, tools_per_load as usize, tokenizer)
+            let engine = self.with(Mode::Deferred, strategy)?;
+            engine.footprint(view, tools_per_load as usize, tokenizer)
         };
         let (inject, _) = deferred(StrategyChoice::Inject)?;
         let (dispatch, waiting) = deferred(StrategyChoice::Dispatch)?;
-        Ok(Footprints { full, inject, dispatch, waiting })
+        let (native, _) = deferred(StrategyChoice::Native)?;
+        let (full, native) = (Footprint::default(), Some(native));
+        Ok(Footprints { full, inject, dispatch, native, waiting })
+    }
+
+    /// An engine to measure with. What a provider's search sends only the provider knows; ours
+    /// stands for it. The conversation that begins next finds its prefix made.
+    fn with(&self, mode: Mode, strategy: StrategyChoice) -> Result<Engine, EngineError> {
+        let settings = Settings { mode, strategy, hosted_search: false, ..self.settings.clone() };
+        Ok(Engine { prefixes: self.prefixes.clone(), ..Engine::new(settings)? })
     }
 
     /// How many tools a load brings under this preset, unless the model says otherwise: what a
@@ -74,6 +92,7 @@ impl Engine {
         tokenizer: &Tokenizer,
     ) -> Result<(Footprint, u32), EngineError> {
         let mut session = Session::new();
+        session.choose(Strategy::Native);
         let shown = self.prepare(&mut session, view)?;
         let mut footprint = Footprint {
             base: tokens(&shown.tools, tokenizer),
@@ -97,7 +116,11 @@ impl Engine {
             let round = asked.iter().map(|asked| {
                 let said = format!("{}{}", asked.call.name, asked.said);
                 let result = match self.resolve(&mut session, view, &asked.call) {
-                    Step::Answer(answer) => tokenizer.count(&answer.content).tokens,
+                    Step::Answer(answer) => {
+                        let revealed = answer.effects.revealed.iter();
+                        let revealed: u64 = revealed.map(|it| count(&it.tool, tokenizer)).sum();
+                        tokenizer.count(&answer.content).tokens + revealed
+                    }
                     // Part of the group has still to be fetched: what is known stands for it.
                     Step::Need(_) | Step::Run(_) => self.supposed(&mut session, &sample, tokenizer),
                 };
@@ -122,9 +145,13 @@ impl Engine {
 }
 
 /// The tools whose definitions are nearest to the average length. Bytes will do to find them:
-/// counting the tokens of every tool takes its time.
+/// counting the tokens of every tool takes its time, and so does writing each out.
 fn average(mut tools: Vec<Arc<Tool>>, number: usize) -> Vec<Arc<Tool>> {
-    let length = |tool: &Arc<Tool>| tool.definition().neutral().get().len();
+    let length = |tool: &Arc<Tool>| {
+        let definition = tool.definition();
+        let text = definition.name().len() + definition.description().len();
+        text + definition.schema().get().len()
+    };
     let mean = tools.iter().map(length).sum::<usize>() / tools.len().max(1);
     tools.sort_by_cached_key(|tool| (length(tool).abs_diff(mean), tool.exposed().clone()));
     tools.truncate(number);

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use serde_json::json;
-use toolcrib_tokens::{CacheRules, Models, Prices, Tokenizer};
+use toolcrib_tokens::{CacheRules, Feature, Models, Prices, Tokenizer};
 
 use super::*;
 use crate::Strategy;
@@ -8,6 +8,7 @@ use crate::{Engine, Mode, Preset, Registry, ServerTools, Session, Settings, Tool
 
 const INJECT: Approach = Approach::Deferred(Strategy::Inject);
 const DISPATCH: Approach = Approach::Deferred(Strategy::Dispatch);
+const NATIVE: Approach = Approach::Deferred(Strategy::Native);
 
 const ANTHROPIC: CacheRules =
     CacheRules { write: 1.25, write_1h: Some(2.0), read: 0.1, minimum: 1_024, step: 1 };
@@ -30,6 +31,11 @@ fn model(cache: CacheRules) -> Model {
     Model { cache, ..models.find("anthropic").unwrap().clone() }
 }
 
+/// A model with a form of its own for tools that wait.
+fn deferring(cache: CacheRules) -> Model {
+    Model { supports: vec![Feature::DeferLoading], ..model(cache) }
+}
+
 fn footprints() -> Footprints {
     let rounds = |call, result| vec![LoadRound { call, result }];
     Footprints {
@@ -48,6 +54,7 @@ fn footprints() -> Footprints {
             rounds: rounds(20, 280),
             envelope: 10,
         },
+        native: None,
         waiting: 30,
     }
 }
@@ -98,6 +105,62 @@ fn two_turns_and_a_load_under_rules_with_steps_and_free_writes() {
         assert!((row.cost.input_equivalents - expected.cost.input_equivalents).abs() < 1e-6);
         assert_eq!(PlanRow { cost: expected.cost, ..*row }, expected);
     }
+}
+
+#[test]
+fn native_is_billed_like_dispatch_without_its_envelope_for_models_that_can() {
+    let native = Footprint {
+        base: 900,
+        section: 500,
+        loaded: 0,
+        rounds: vec![LoadRound { call: 20, result: 260 }],
+        envelope: 0,
+    };
+    let sizes = Footprints { native: Some(native), ..footprints() };
+    let planned = plan(&sizes, &SHORT, &deferring(ANTHROPIC));
+    // 2,300, then 2,800 to search, then 3,080 of which the last 280 are new.
+    let expected = row(NATIVE, 3, usage(5_100, 3_080, 0, 220), 0, 510.0 + 3_850.0, 3_080);
+    assert_eq!(planned.rows.last(), Some(&expected));
+    assert_eq!((planned.rows.len(), planned.cheapest), (4, NATIVE));
+    let said = "native is cheapest: dispatch costs 4 % more, since it sends ~320 tokens more; ";
+    assert!(planned.why.starts_with(said), "{}", planned.why);
+
+    let without = plan(&sizes, &SHORT, &model(ANTHROPIC));
+    assert_eq!(without.rows, plan(&footprints(), &SHORT, &deferring(ANTHROPIC)).rows);
+    assert_eq!((without.row(NATIVE), without.cheapest), (None, DISPATCH));
+    let searching = Model { supports: vec![Feature::ToolSearch], ..model(OPENAI) };
+    assert!(plan(&sizes, &SHORT, &searching).row(NATIVE).is_some());
+}
+
+#[test]
+fn a_prompt_too_short_to_be_kept_may_be_the_dearer_one() {
+    let rules = CacheRules { minimum: 2_400, ..ANTHROPIC };
+    let short = Footprint { base: 900, envelope: 0, ..footprints().dispatch };
+    let sizes = Footprints { native: Some(short), ..footprints() };
+    let planned = plan(&sizes, &Scenario { loads: 0, ..SHORT }, &deferring(rules));
+    assert_eq!(planned.cheapest, DISPATCH);
+    let said = "too short to be kept in the cache at first, and has ~2,300 tokens processed again";
+    assert!(planned.why.contains(said), "{}", planned.why);
+}
+
+#[test]
+fn of_equals_native_comes_first_then_dispatch_then_inject() {
+    let same = Footprint { base: 2_000, ..Footprint::default() };
+    let dearer = Footprint { base: 2_001, ..Footprint::default() };
+    let cheapest = |native: &Footprint, dispatch: &Footprint, inject: &Footprint| {
+        let sizes = Footprints {
+            full: same.clone(),
+            inject: inject.clone(),
+            dispatch: dispatch.clone(),
+            native: Some(native.clone()),
+            waiting: 0,
+        };
+        plan(&sizes, &SHORT, &deferring(ANTHROPIC)).cheapest
+    };
+    assert_eq!(cheapest(&same, &same, &same), NATIVE);
+    assert_eq!(cheapest(&dearer, &same, &same), DISPATCH);
+    assert_eq!(cheapest(&dearer, &dearer, &same), INJECT);
+    assert_eq!(cheapest(&dearer, &dearer, &dearer), Approach::Full);
 }
 
 #[test]
@@ -188,12 +251,12 @@ fn odd_scenarios_are_planned_without_complaint() {
     let zero = Scenario { turns: 0, loads: 3, ..SHORT };
     let nothing = plan(&footprints(), &zero, &model(ANTHROPIC));
     assert!(nothing.rows.iter().all(|row| row.calls == 0 && row.price() == 0.0));
-    assert_eq!(nothing.why, "full is cheapest: inject costs the same; dispatch costs the same.");
+    assert_eq!(nothing.why, "dispatch is cheapest: full costs the same; inject costs the same.");
     let huge = Scenario { history: u64::MAX, input_per_turn: u64::MAX, ..SHORT };
     let huge = plan(&footprints(), &huge, &model(ANTHROPIC));
     assert_eq!(huge.row(DISPATCH).unwrap().peak, u64::MAX);
     let empty = plan(&Footprints::default(), &Scenario::default(), &model(OPENAI));
-    assert_eq!(empty.cheapest, Approach::Full);
+    assert_eq!(empty.cheapest, DISPATCH);
 }
 
 /// All requests of a conversation, every piece a block of its own.
@@ -258,7 +321,8 @@ prop_compose! {
         Footprints {
             full: Footprint { base: full, ..Footprint::default() },
             inject: Footprint { loaded, rounds: rounds(40), ..deferred.clone() },
-            dispatch: Footprint { rounds: rounds(loaded), envelope, ..deferred },
+            dispatch: Footprint { rounds: rounds(loaded), envelope, ..deferred.clone() },
+            native: Some(Footprint { rounds: rounds(loaded), ..deferred }),
             waiting: 40,
         }
     }
@@ -271,6 +335,7 @@ fn models() -> impl proptest::strategy::Strategy<Value = Model> {
         Just(model(OPENAI)),
         Just(model(CacheRules::NONE)),
         Just(Model { order, ..model(ANTHROPIC) }),
+        Just(deferring(ANTHROPIC)),
     ]
 }
 
@@ -322,7 +387,8 @@ proptest! {
         sizes in sizes(), scenario in scenarios(), model in models(), more in 1u64..50_000,
     ) {
         let mut grown = sizes.clone();
-        grown.full.base += more;
+        // By whole steps of the cache, so that no prompt comes to fit them better.
+        grown.full.base += more * model.cache.step;
         let (before, after) = (rows(&sizes, &scenario, &model), rows(&grown, &scenario, &model));
         // A prompt that reaches the minimum only now begins to be read at a discount.
         let cached = sizes.full.base >= model.cache.minimum;
@@ -374,6 +440,20 @@ fn footprints_are_those_of_the_prompts_an_engine_prepares() {
     assert_eq!(measured.dispatch.loaded, 0);
     assert!(measured.dispatch.rounds[0].result >= 5 * (tool - 10), "{measured:?}");
     assert!((3..30).contains(&measured.dispatch.envelope), "{measured:?}");
+    // The definitions and nothing around them, and no verb to call through.
+    let native = measured.native.unwrap();
+    assert!(near(native.rounds[0].result, 5), "{native:?}");
+    assert_eq!(
+        (native.loaded, native.envelope, native.base),
+        (0, 0, {
+            let verbs = Settings { mode: Mode::Deferred, ..Settings::default() };
+            let mut session = Session::new();
+            session.choose(Strategy::Native);
+            let shown = Engine::new(verbs).unwrap().prepare(&mut session, &view).unwrap();
+            shown.tools.iter().map(|tool| tool.tokens()).sum()
+        })
+    );
+    assert!(native.base < measured.dispatch.base);
 
     let mut session = Session::new();
     let settings = Settings { mode: Mode::Deferred, ..Settings::default() };
@@ -404,9 +484,15 @@ fn every_preset_can_be_planned() {
     for preset in Preset::ALL {
         let engine = Engine::new(Settings::preset(preset)).unwrap();
         let tools_per_load = engine.tools_per_load(&view);
-        let scenario = Scenario { loads: 1, tools_per_load, ..Scenario::default() };
+        // Long enough for every prompt to be kept.
+        let scenario = Scenario { loads: 1, tools_per_load, system: 5_000, ..Scenario::default() };
         let plan = engine.plan(&view, &scenario, models.find("claude-opus-5-5").unwrap()).unwrap();
-        let Footprints { inject, dispatch, .. } = &plan.footprints;
+        let Footprints { inject, dispatch, native, .. } = &plan.footprints;
+        let native = native.as_ref().unwrap();
+        assert!(native.base < dispatch.base && native.loaded == 0, "{preset}: {plan:?}");
+        assert_eq!(native.rounds.len(), dispatch.rounds.len());
+        let price = |approach| plan.row(approach).unwrap().price();
+        assert!(price(NATIVE) < price(DISPATCH), "{preset}: {plan:?}");
         assert!(inject.loaded > 0 && dispatch.loaded == 0, "{preset}: {plan:?}");
         assert!(dispatch.rounds.iter().all(|round| round.result > 10), "{preset}: {plan:?}");
         assert_eq!(dispatch.rounds.len(), if preset == Preset::Lazy { 2 } else { 1 });
@@ -420,6 +506,8 @@ fn without_tools_that_wait_every_approach_is_the_same() {
     let models = Models::embedded();
     let plan = engine.plan(&view, &Scenario::default(), models.find("openai").unwrap()).unwrap();
     assert_eq!(plan.scenario.loads, 0);
-    assert_eq!(plan.cheapest, Approach::Full);
-    assert_eq!(plan.why, "full is cheapest: inject costs the same; dispatch costs the same.");
+    assert_eq!(plan.cheapest, NATIVE);
+    let same =
+        "native is cheapest: full costs the same; inject costs the same; dispatch costs the same.";
+    assert_eq!(plan.why, same);
 }

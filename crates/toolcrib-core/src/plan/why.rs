@@ -9,6 +9,7 @@ use crate::Strategy;
 
 const INJECT: Approach = Approach::Deferred(Strategy::Inject);
 const DISPATCH: Approach = Approach::Deferred(Strategy::Dispatch);
+const NATIVE: Approach = Approach::Deferred(Strategy::Native);
 
 /// Turning points are sought up to ten times the turns, and no further than this.
 const MOST_TURNS: u32 = 10_000;
@@ -136,8 +137,15 @@ impl Words<'_> {
                 let calls = count(calls, "more call");
                 format!("takes {calls} to find tools, each with the whole prompt")
             }
-            (INJECT, DISPATCH) if self.plan.scenario.loads == 0 => {
+            (INJECT, DISPATCH | NATIVE) if self.plan.scenario.loads == 0 => {
                 format!("has {} tokens more of verbs and text in front", more(|row| row.peak))
+            }
+            _ if misses && row.usage.prompt() <= self.best.usage.prompt() => {
+                let again = self.tokens(row.again);
+                format!(
+                    "is too short to be kept in the cache at first, and has {again} tokens \
+                     processed again"
+                )
             }
             _ => format!("sends {} tokens more", more(|row| row.usage.prompt())),
         }

@@ -9,11 +9,12 @@ use serde_json::value::RawValue;
 
 use super::{ResumeError, known_groups};
 use crate::{
-    Definition, Fingerprint, GroupId, Loaded, Preset, Session, Strategy, ToolName, ToolSpec,
+    Definition, Fingerprint, GroupId, Loaded, Preset, Session, Strategy, ToolChange, ToolName,
+    ToolSpec,
 };
 
 /// The version of snapshots written now.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// A session as it is kept. Serialises to JSON; kept by us or by the host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,6 +30,16 @@ pub struct Snapshot {
     /// `null` for all of a group, a list for some of it; what is not here is not loaded.
     pub(super) expanded_groups: IndexMap<GroupId, Option<Vec<Arc<str>>>>,
     pub(super) loaded_tools: Vec<SavedTool>,
+    /// From version 2 on, as the three after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) given_tools: Vec<Box<RawValue>>,
+    /// By exposed name: what they are, the catalog says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) waiting_tools: Vec<Arc<str>>,
+    #[serde(default, skip_serializing_if = "ToolChange::is_empty")]
+    pub(super) tool_change: ToolChange,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) hosted_search: bool,
     pub(super) learned_groups: IndexMap<GroupId, Vec<ToolSpec>>,
     pub(super) preload: Vec<String>,
     pub(super) announcements: Vec<String>,
@@ -92,6 +103,10 @@ impl Session {
                     last_used: tool.last_used,
                 })
                 .collect(),
+            given_tools: self.given.values().map(raw).collect(),
+            waiting_tools: self.waiting.keys().cloned().collect(),
+            tool_change: self.change.clone(),
+            hosted_search: self.latched.is_some_and(|latched| latched.hosted),
             learned_groups: self
                 .learned
                 .iter()
@@ -109,6 +124,29 @@ impl Session {
             with_mcp: self.with_mcp,
             may_load: self.may_load,
         }
+    }
+}
+
+impl Snapshot {
+    /// The strategy in use when it was taken, if the first request had settled it.
+    pub fn strategy(&self) -> Option<Strategy> {
+        self.strategy
+    }
+
+    /// The same session without the provider's own form of deferral, for a driver that can't
+    /// render it: it goes on with dispatch, and what the model sees is settled anew. See
+    /// [`Session::without_native`].
+    pub fn without_native(mut self) -> Self {
+        if self.strategy == Some(Strategy::Native) {
+            self.strategy = Some(Strategy::Dispatch);
+            self.hosted_search = false;
+            self.waiting_tools.clear();
+            if self.deferred {
+                self.system_section = None;
+                self.base_tools.clear();
+            }
+        }
+        self
     }
 }
 
