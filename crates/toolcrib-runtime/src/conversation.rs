@@ -7,8 +7,9 @@ use futures::FutureExt;
 use futures::future::join_all;
 use serde_json::Value;
 use toolcrib_core::{
-    Answer, Call, Effects, EngineError, GroupId, Need, Policy, Presentation, Run, Session,
-    Snapshot, Stats, Step, Tool, ToolName, TurnReport, View,
+    Answer, Call, Effects, Embedder, EngineError, GroupId, Meaning, Need, Policy, Presentation,
+    Revealed, Run, Session, Snapshot, Stats, Step, Strategy, Tool, ToolName, TurnReport, View,
+    text_to_embed,
 };
 
 use crate::audited::AuditEvent;
@@ -125,6 +126,41 @@ impl Conversation {
     /// What the model sees at the next request.
     pub fn prepare(&self) -> Result<Presentation, EngineError> {
         self.0.crib.engine().prepare(&mut self.lock(), &self.view())
+    }
+
+    /// Settles on a strategy before the first request, where the settings leave it open: see
+    /// [`Session::choose`].
+    pub fn choose(&self, strategy: Strategy) {
+        self.lock().choose(strategy);
+    }
+
+    /// Goes on without the provider's own form of deferral: see [`Session::without_native`].
+    pub fn without_native(&self) {
+        self.lock().without_native();
+    }
+
+    /// Loads up to `most` tools that the words of `text` suggest, to be offered at the end of the
+    /// context of the next request; says which. Before the first request, and where loads join the
+    /// tools array, it does nothing. Nothing is learned from it, and nobody is told.
+    pub async fn predict(&self, text: &str, most: usize) -> Vec<Arc<str>> {
+        let engine = self.0.crib.engine();
+        if self.lock().strategy().is_none() {
+            return Vec::new();
+        }
+        let vector = match (engine.settings().embedder, self.0.crib.embeddings()) {
+            (Embedder::Supplied, Some(embeddings)) => match text_to_embed(text) {
+                Some(text) => embeddings.query(&text).await.ok(),
+                None => None,
+            },
+            _ => None,
+        };
+        let view = self.view();
+        let meaning = match (engine.settings().embedder, &vector) {
+            (Embedder::None, _) => Meaning::None,
+            (_, Some(vector)) => Meaning::Vector(vector),
+            (_, None) => Meaning::Static,
+        };
+        engine.predict(&mut self.lock(), &view, meaning, text, most)
     }
 
     /// How many model calls a loop may make, given what it may make when nothing is deferred.
@@ -282,6 +318,44 @@ impl Conversation {
     fn forked(&self, session: Session) -> Self {
         let (crib, policy) = (self.0.crib.clone(), self.0.policy.clone());
         Self::new(crib, session, policy, self.0.loads.fork(), self.0.trail.fork())
+    }
+
+    /// The strategy in use, once the first request has settled it.
+    pub fn strategy(&self) -> Option<Strategy> {
+        self.lock().strategy()
+    }
+
+    /// Whether schemas are held back, once the first request has settled it.
+    pub fn is_deferred(&self) -> bool {
+        self.lock().is_deferred() == Some(true)
+    }
+
+    /// Whether the provider's own search finds the tools that wait.
+    pub fn is_hosted(&self) -> bool {
+        self.lock().is_hosted()
+    }
+
+    /// Settles what the model sees anew at the next request: see [`Engine::settle_anew`].
+    ///
+    /// [`Engine::settle_anew`]: toolcrib_core::Engine::settle_anew
+    pub fn settle_anew(&self) {
+        let view = self.view();
+        self.0.crib.engine().settle_anew(&mut self.lock(), &view);
+    }
+
+    /// The loaded tools that are there now, the one used longest ago first.
+    pub fn loaded(&self) -> Vec<Revealed> {
+        self.0.crib.engine().loaded(&self.lock(), &self.view())
+    }
+
+    /// Changes when the session does: see [`Session::mark`].
+    pub fn mark(&self) -> u64 {
+        self.lock().mark()
+    }
+
+    /// Puts a session back that was taken from here with [`session`](Self::session).
+    pub fn put_back(&self, session: Session) {
+        *self.lock() = session;
     }
 
     /// A copy of the session as it is now: its strategy, what it has loaded.

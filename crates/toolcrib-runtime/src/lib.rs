@@ -14,6 +14,7 @@
 //! 6. [`Embed`] and [`VectorStore`]: another embedder than the built-in table, and where its
 //!    vectors are kept; [`Embeddings`] is one in use.
 //! 7. [`UsageStore`]: keeps which tool was called after which query; [`Trail`] tells which.
+//! 8. [`SessionStore`]: keeps conversations; [`Journal`] the one that goes on.
 
 mod audited;
 mod caller;
@@ -22,6 +23,7 @@ mod crib;
 mod embed;
 mod embeddings;
 mod function;
+mod journal;
 mod loader;
 mod manifest;
 mod metered;
@@ -40,6 +42,10 @@ pub use crib::{Crib, CribBuilder, CribError};
 pub use embed::{Embed, EmbedError, Purpose, TextKey, VectorStore};
 pub use embeddings::Embeddings;
 pub use function::{Function, HostTools, function};
+pub use journal::{
+    Access, CallMark, Extent, Journal, JournalChange, JournalError, KeptCall, Opened, SessionError,
+    SessionMeta, SessionStore, StorageError,
+};
 pub use loader::Loader;
 pub use manifest::{Manifest, ManifestStore};
 pub use metered::{Metered, Metrics, ToolMetrics};

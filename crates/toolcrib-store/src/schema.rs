@@ -10,6 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use crate::error::StoreError;
 use crate::manifests;
 use crate::place::OPEN_WAIT;
+use crate::sessions;
 use crate::usage;
 use crate::vectors;
 
@@ -18,7 +19,7 @@ const APPLICATION: i64 = 0x6372_6962;
 
 /// Each entry takes a file from the version that is its index to the next. Entries are added at
 /// the end and never changed.
-const MIGRATIONS: &[&str] = &[manifests::TABLE, usage::TABLE, vectors::TABLE];
+const MIGRATIONS: &[&str] = &[manifests::TABLE, usage::TABLE, vectors::TABLE, sessions::TABLES];
 
 /// How long one attempt to open waits for a lock; there are attempts until [`OPEN_WAIT`] is over.
 const ATTEMPT: Duration = Duration::from_millis(200);
@@ -78,10 +79,14 @@ fn attempt(path: &Path) -> Result<Connection, StoreError> {
 
     // A write-ahead log lets others read while one writes. With it, NORMAL never damages the file,
     // and a killed process loses nothing that was committed. Only a power cut may take the last
-    // commits back, and a manifest can be made again. Where that matters, as for what a person
-    // said, a transaction should be made with FULL.
+    // commits back. A manifest can be made again; of a conversation the last words are gone, which
+    // is the price of not waiting for the disk with every one of them.
+    //
+    // With FAST, no page keeps a copy of what was moved out of it, which a later deletion would
+    // not find.
     let settings = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
-                    PRAGMA journal_size_limit = 16777216; PRAGMA trusted_schema = OFF;";
+                    PRAGMA journal_size_limit = 16777216; PRAGMA trusted_schema = OFF;
+                    PRAGMA secure_delete = FAST;";
     connection.execute_batch(settings).map_err(failed)?;
     migrate(&mut connection, path, MIGRATIONS)?;
     check_columns(&connection, path)?;
@@ -137,7 +142,8 @@ fn migrate(
 fn check_columns(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let checked = manifests::check_columns(connection)
         .and_then(|()| usage::check_columns(connection))
-        .and_then(|()| vectors::check_columns(connection));
+        .and_then(|()| vectors::check_columns(connection))
+        .and_then(|()| sessions::check_columns(connection));
     match checked {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {
             Err(StoreError::Corrupt { path: path.to_owned(), reason: error.to_string() })

@@ -33,6 +33,10 @@ const READ_WAIT: Duration = Duration::from_secs(1);
 /// It also keeps which tools were called after which queries: the newest 20,000 pairs, and none
 /// that was not used for 180 days. And the newest 100,000 vectors that embedders made of tools.
 ///
+/// And it keeps sessions, all of them until they are deleted: see
+/// [`SessionStore`](toolcrib_runtime::SessionStore). One program at a time may go on with a
+/// session. When that is killed, another may take over at once; when it hangs, after 20 seconds.
+///
 /// ```
 /// use toolcrib_runtime::ManifestStore;
 /// use toolcrib_store::SqliteStore;
@@ -66,6 +70,8 @@ impl SqliteStore {
 
     /// Opens a file like [`open`](Self::open), but looks for damage first. A damaged file is moved
     /// aside, to `*.corrupt-1` and so on, and a new one is made: a server can be asked again.
+    /// Sessions can't be made again. A file that holds them is better opened with `open`, for a
+    /// person to decide what becomes of it.
     ///
     /// While another program has the damaged file open it stays, and this fails.
     pub fn open_or_recover(path: impl AsRef<Path>) -> Result<Self, StoreError> {
@@ -124,6 +130,14 @@ impl SqliteStore {
         let writer = Writer::start(&path, Arc::new(Mutex::new(connection)))?;
         let reader = Arc::new(Mutex::new(reader));
         Ok(Self(Arc::new(Open { path, writer, reader, _in_use: Some(in_use) })))
+    }
+
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.0.writer
+    }
+
+    pub(crate) fn reader(&self) -> &Mutex<Connection> {
+        &self.0.reader
     }
 
     /// Where it is.

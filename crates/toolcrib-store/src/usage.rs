@@ -58,7 +58,7 @@ pub(crate) fn record(connection: &Connection, query: &str, tool: &str) -> rusqli
 /// Deletes everything, and overwrites it: it is somebody's wish that it be gone.
 pub(crate) fn clear(connection: &Connection) -> rusqlite::Result<()> {
     connection
-        .execute_batch("PRAGMA secure_delete = ON; DELETE FROM usage; PRAGMA secure_delete = OFF;")
+        .execute_batch("PRAGMA secure_delete = ON; DELETE FROM usage; PRAGMA secure_delete = FAST;")
 }
 
 /// Whether there is anything for [`trim`] to do. Doesn't write, so needn't wait for anybody.

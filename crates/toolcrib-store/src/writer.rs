@@ -1,20 +1,23 @@
 //! The thread that writes, and what waits for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior, ffi};
+use toolcrib_runtime::StorageError;
 
+use crate::errand::{Errand, storage};
 use crate::error::StoreError;
 use crate::manifests::{self, Entry};
+use crate::sessions::lease::{self, RENEWAL};
 use crate::usage;
 use crate::vectors::{self, Batch};
 
-/// How long a write waits for other programs. Nobody waits for it but a flush.
+/// How long a write waits for other programs.
 pub(crate) const WRITE_WAIT: Duration = Duration::from_secs(5);
 
 /// The most that waits to be written.
@@ -41,6 +44,12 @@ struct Waiting {
     number: u64,
     /// The first failure since the last flush.
     failure: Option<StoreError>,
+    /// What somebody waits for, in order.
+    errands: Vec<Box<dyn Errand>>,
+    /// Whose leases are to be renewed.
+    owners: BTreeSet<String>,
+    /// Whether the thread has ended.
+    is_over: bool,
 }
 
 /// What is to become of a key.
@@ -66,6 +75,7 @@ enum Job {
     ForgetVectors(String),
     Choice { query: String, tool: String },
     ClearUsage,
+    Wake,
     Flush(SyncSender<()>),
 }
 
@@ -139,6 +149,34 @@ impl Writer {
         self.send(job).map_err(|refusal| refusal.at(&self.path))
     }
 
+    /// Lets a change be made that somebody waits for. None is turned away: who waits makes no
+    /// more of them.
+    pub(crate) fn run(&self, errand: Box<dyn Errand>) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_over {
+            // Dropped, it tells that nothing comes of it.
+            return;
+        }
+        waiting.errands.push(errand);
+        let is_first = waiting.errands.len() == 1;
+        drop(waiting);
+        if is_first {
+            // Told of the first, the thread takes them all. If it can't be told, it has work to do
+            // and looks for errands before that, or has ended and dropped them.
+            let _ = self.send(Job::Wake);
+        }
+    }
+
+    /// Renews an owner's leases from now on.
+    pub(crate) fn hold(&self, owner: &str) {
+        lock(&self.waiting).owners.insert(owner.to_owned());
+    }
+
+    /// Renews them no more.
+    pub(crate) fn let_go(&self, owner: &str) {
+        lock(&self.waiting).owners.remove(owner);
+    }
+
     /// What is to become of a key, if that isn't written yet.
     pub(crate) fn waiting(&self, key: &str) -> Option<Change> {
         lock(&self.waiting).changes.get(key).map(|(_, change)| change.clone())
@@ -206,12 +244,40 @@ struct Desk {
     waiting: Arc<Mutex<Waiting>>,
 }
 
+/// Also when the thread fails: who waits is told.
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let mut waiting = lock(&self.waiting);
+        waiting.is_over = true;
+        waiting.errands.clear();
+    }
+}
+
 impl Desk {
     /// Until nobody can send any more, and all that was sent is done.
     fn work(&self, queue: &Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
-            let mut jobs = vec![first];
-            jobs.extend(queue.try_iter().take(MOST_AT_ONCE - 1));
+        let mut renewed = Instant::now();
+        loop {
+            let is_idle = lock(&self.waiting).owners.is_empty();
+            let first = if is_idle {
+                queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                queue.recv_timeout(RENEWAL)
+            };
+            let mut jobs = match first {
+                Ok(first) => vec![first],
+                Err(RecvTimeoutError::Timeout) => Vec::new(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            jobs.extend(queue.try_iter().take(MOST_AT_ONCE - jobs.len()));
+            let errands = std::mem::take(&mut lock(&self.waiting).errands);
+            if !errands.is_empty() {
+                self.run(errands);
+            }
+            if renewed.elapsed() >= RENEWAL {
+                renewed = Instant::now();
+                self.renew();
+            }
             let written = self.write(&jobs);
             self.settle(&jobs, written);
             for job in jobs {
@@ -223,8 +289,54 @@ impl Desk {
         }
     }
 
+    /// Runs errands, in one transaction if that works.
+    fn run(&self, mut errands: Vec<Box<dyn Errand>>) {
+        let written = self.run_together(&mut errands);
+        let is_busy =
+            |error: &rusqlite::Error| error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy);
+        if errands.len() > 1 && written.as_ref().is_err_and(|error| !is_busy(error)) {
+            // What is too large for the disk takes nothing else with it.
+            errands.into_iter().for_each(|errand| self.run(vec![errand]));
+            return;
+        }
+        let written: Result<(), StorageError> = written.map_err(|error| storage(&self.path, error));
+        errands.into_iter().for_each(|errand| errand.tell(&self.path, &written));
+    }
+
+    fn run_together(&self, errands: &mut [Box<dyn Errand>]) -> rusqlite::Result<()> {
+        let mut connection = lock(&self.connection);
+        let mut all = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for errand in errands {
+            let part = all.savepoint()?;
+            if errand.run(&part) {
+                part.commit()?;
+            } else {
+                drop(part);
+            }
+            // Some failures end the whole transaction, a full disk for one.
+            if all.is_autocommit() {
+                let error = ffi::Error::new(ffi::SQLITE_ABORT);
+                return Err(rusqlite::Error::SqliteFailure(error, None));
+            }
+        }
+        all.commit()
+    }
+
+    fn renew(&self) {
+        let owners = lock(&self.waiting).owners.clone();
+        if owners.is_empty() {
+            return;
+        }
+        let connection = lock(&self.connection);
+        for owner in owners {
+            if let Err(error) = lease::renew(&connection, &owner) {
+                tracing::debug!(%error, "a lease is not renewed yet");
+            }
+        }
+    }
+
     fn write(&self, jobs: &[Job]) -> rusqlite::Result<()> {
-        if jobs.iter().all(|job| matches!(job, Job::Flush(_))) {
+        if jobs.iter().all(|job| matches!(job, Job::Flush(_) | Job::Wake)) {
             return Ok(());
         }
         let mut connection = lock(&self.connection);
@@ -239,7 +351,7 @@ impl Desk {
                 Job::ForgetVectors(embedder) => vectors::forget(&all, embedder)?,
                 Job::Choice { query, tool } => usage::record(&all, query, tool)?,
                 Job::ClearUsage => usage::clear(&all)?,
-                Job::Flush(_) => {}
+                Job::Flush(_) | Job::Wake => {}
             }
         }
         if manifests::is_over(&all)? {

@@ -4,6 +4,8 @@
 mod crash;
 mod damage;
 mod kept;
+mod migrations;
+mod sessions;
 mod support;
 mod usage;
 mod vectors;
