@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
+use toolcrib_core::{Revealed, ToolChange};
 
 /// One message of a conversation.
 ///
@@ -23,7 +26,7 @@ use serde_json::Value;
 /// assert_eq!(serde_json::from_str::<Message>(&saved)?, asked);
 /// # Ok::<_, serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Message {
@@ -45,6 +48,9 @@ pub enum Message {
         /// The text.
         text: String,
     },
+    /// Tools that came and went in the middle of a conversation, where a provider has a form of
+    /// its own for that. Others are told in words.
+    Tools(ToolChange),
     /// What only the host understands. No model sees it, unless a hook makes something else of
     /// it: see [`Hooks::convert_to_llm`](crate::Hooks::convert_to_llm).
     Host {
@@ -53,6 +59,56 @@ pub enum Message {
         /// What it says.
         data: Value,
     },
+}
+
+/// A definition in a message is read as it was written, to the byte, which what serde makes of a
+/// tagged enum can't do.
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Tagged {
+            role: Role,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Role {
+            User,
+            Assistant,
+            Tool,
+            Notice,
+            Tools,
+            Host,
+        }
+        #[derive(Deserialize)]
+        struct User {
+            content: Vec<Part>,
+        }
+        #[derive(Deserialize)]
+        struct Tool {
+            results: Vec<CallResult>,
+        }
+        #[derive(Deserialize)]
+        struct Notice {
+            text: String,
+        }
+        #[derive(Deserialize)]
+        struct Host {
+            kind: String,
+            data: Value,
+        }
+        fn read<T: DeserializeOwned, E: Error>(raw: &RawValue) -> Result<T, E> {
+            serde_json::from_str(raw.get()).map_err(E::custom)
+        }
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(match read::<Tagged, _>(&raw)?.role {
+            Role::User => read(&raw).map(|User { content }| Self::User { content })?,
+            Role::Assistant => Self::Assistant(read(&raw)?),
+            Role::Tool => read(&raw).map(|Tool { results }| Self::Tool { results })?,
+            Role::Notice => read(&raw).map(|Notice { text }| Self::Notice { text })?,
+            Role::Tools => Self::Tools(read(&raw)?),
+            Role::Host => read(&raw).map(|Host { kind, data }| Self::Host { kind, data })?,
+        })
+    }
 }
 
 impl Message {
@@ -202,7 +258,7 @@ impl ToolCall {
 }
 
 /// What came of a call, as the model reads it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
     /// Which call it answers.
     pub call_id: String,
@@ -213,13 +269,41 @@ pub struct CallResult {
     /// Whether it tells of a failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// Tools that it gives to the model. A provider that has a form of its own for that shows
+    /// them in it; for others they are written out behind the content.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub revealed: Vec<Revealed>,
 }
 
 impl CallResult {
     /// The text, with a word about what isn't text.
     pub fn described(&self) -> String {
-        self.content.iter().map(Part::described).collect::<Vec<String>>().join("\n")
+        let content = self.content.iter().map(Part::described);
+        content.chain(self.written_out()).collect::<Vec<String>>().join("\n")
     }
+
+    /// The tools that it gives, to stand behind the content where a provider has no form of its
+    /// own for them.
+    pub(crate) fn written_out(&self) -> Option<String> {
+        (!self.revealed.is_empty()).then(|| definitions(&self.revealed))
+    }
+}
+
+/// Tools that come and go, for a provider that has no form of its own for that.
+pub(crate) fn in_words(change: &ToolChange) -> String {
+    let mut said = Vec::new();
+    if !change.added.is_empty() {
+        said.push(format!("Now loaded:\n{}", definitions(&change.added)));
+    }
+    if !change.removed.is_empty() {
+        said.push(format!("No longer available: {}.", change.removed.join(", ")));
+    }
+    said.join("\n")
+}
+
+/// One definition a line.
+fn definitions(tools: &[Revealed]) -> String {
+    tools.iter().map(|it| it.tool.neutral().get()).collect::<Vec<&str>>().join("\n")
 }
 
 #[cfg(test)]
@@ -242,6 +326,29 @@ mod tests {
             (r#"{"a": 1} {"b": 2}"#, "{}"),
         ] {
             assert_eq!(call(written).arguments_object(), sent, "{written}");
+        }
+    }
+
+    /// Also numbers that no type of ours has, or that would be written in another way.
+    #[test]
+    fn a_message_is_read_as_it_was_written_with_the_definitions_in_it() {
+        let tool = r#"{"name":"t","description":"d","input_schema":{"type":"object","default":{"n":12345678901234567890123,"f":1.50e2}}}"#;
+        let revealed = format!(r#"[{{"group":"host","tool":{tool}}}]"#);
+        for written in [
+            r#"{"role":"user","content":[{"type":"text","text":"a"}]}"#.to_owned(),
+            r#"{"role":"assistant","content":[{"type":"text","text":"a"}]}"#.to_owned(),
+            r#"{"role":"notice","text":"a"}"#.to_owned(),
+            r#"{"role":"host","kind":"k","data":{"a":null}}"#.to_owned(),
+            format!(
+                r#"{{"role":"tool","results":[{{"call_id":"1","name":"find","content":[],"revealed":{revealed}}}]}}"#
+            ),
+            format!(r#"{{"role":"tools","added":{revealed},"removed":["u"]}}"#),
+        ] {
+            let read: Message = serde_json::from_str(&written).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), written);
+        }
+        for broken in ["1", "{}", r#"{"role":"robot"}"#, r#"{"role":"tool"}"#] {
+            assert!(serde_json::from_str::<Message>(broken).is_err(), "{broken}");
         }
     }
 

@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolcrib_core::Definition;
-use toolcrib_tokens::Usage;
+use toolcrib_tokens::{Feature, Usage};
 
 use crate::message::{Message, Said};
 
@@ -43,6 +43,12 @@ pub trait Provider: Send + Sync + 'static {
     /// What its own pieces of a conversation are marked with.
     fn name(&self) -> &str;
 
+    /// What a model must be able to do for [`Request::native`] to be of use; `None` if this API
+    /// has no form for tools that wait.
+    fn native(&self) -> Option<Feature> {
+        None
+    }
+
     /// Asks the model. The stream ends with [`Delta::Finished`] or an error, and says nothing
     /// after either.
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ProviderError>>;
@@ -53,6 +59,10 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
         (**self).name()
     }
 
+    fn native(&self) -> Option<Feature> {
+        (**self).native()
+    }
+
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ProviderError>> {
         (**self).stream(request)
     }
@@ -61,6 +71,10 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 impl<P: Provider + ?Sized> Provider for Box<P> {
     fn name(&self) -> &str {
         (**self).name()
+    }
+
+    fn native(&self) -> Option<Feature> {
+        (**self).native()
     }
 
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ProviderError>> {
@@ -77,6 +91,9 @@ pub struct Request {
     pub system: Arc<str>,
     /// The tools array, in order.
     pub tools: Vec<Definition>,
+    /// How tools that wait are shown in the provider's own form. `None` where it has none, or
+    /// should not use it: tools that the conversation was given are then written out in words.
+    pub native: Option<Native>,
     /// The conversation.
     pub messages: Vec<Arc<Message>>,
     /// How it should answer.
@@ -94,12 +111,38 @@ impl Request {
             model: model.into(),
             system: "".into(),
             tools: Vec::new(),
+            native: None,
             messages: messages.into_iter().map(Arc::new).collect(),
             options: Arc::default(),
             sees_images: true,
             cache_key: None,
         }
     }
+}
+
+/// Tools that wait, for a provider that has a form for them.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Native {
+    /// Tools that the conversation has been given besides the tools array, in the order in which
+    /// it was. Only grows, at its end.
+    pub deferred: Vec<Definition>,
+    /// The tool in the array that searches for others.
+    pub search: Option<Arc<str>>,
+    /// Who searches, if not that tool.
+    pub hosted: Option<HostedSearch>,
+    /// Whether the model takes tools that come and go in the middle of a conversation.
+    pub changes: bool,
+}
+
+/// A provider's own search among the tools that wait, for which all are declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostedSearch {
+    /// By words.
+    Bm25,
+    /// By a regular expression. Where a provider has one search only, it is that.
+    Regex,
 }
 
 /// How a model should answer.

@@ -127,7 +127,14 @@ pub(super) trait Reader: Send + 'static {
 
 /// A provider's address, with what every request to it carries. Opening one sends nothing.
 #[derive(Clone, Debug)]
-pub(super) struct Http(Arc<Target>);
+pub(super) struct Http {
+    target: Arc<Target>,
+    /// Sent besides.
+    more: Option<Header>,
+}
+
+/// The name of a header and a value.
+type Header = (&'static str, &'static str);
 
 struct Target {
     base: Url,
@@ -155,7 +162,7 @@ impl Http {
         access: Access,
         default_base: &str,
         auth: Auth,
-        fixed: &[(&'static str, &'static str)],
+        fixed: &[Header],
     ) -> Result<Self, AccessError> {
         let given = access.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
         let base = parse_base(given.unwrap_or(default_base))?;
@@ -193,7 +200,13 @@ impl Http {
         secrets.retain(|secret| secret.len() >= LEAST_SECRET);
         let client = OnceLock::new();
         let limits = access.limits;
-        Ok(Self(Arc::new(Target { base, headers, proxy, secrets, limits, client })))
+        let target = Arc::new(Target { base, headers, proxy, secrets, limits, client });
+        Ok(Self { target, more: None })
+    }
+
+    /// The same, with one more value in the list that a header holds.
+    pub(super) fn with(&self, more: Option<Header>) -> Self {
+        Self { target: self.target.clone(), more }
     }
 
     /// Sends a request and reads what comes back. Dropping the stream closes the connection.
@@ -203,7 +216,8 @@ impl Http {
         reader: impl Reader,
     ) -> BoxStream<'static, Result<Delta, ProviderError>> {
         let answer = Answer {
-            target: self.0.clone(),
+            target: self.target.clone(),
+            more: self.more,
             reader,
             state: State::Unsent(exchange),
             ready: VecDeque::new(),
@@ -219,6 +233,7 @@ impl Http {
 /// One answer while it is read.
 struct Answer<R> {
     target: Arc<Target>,
+    more: Option<Header>,
     reader: R,
     state: State,
     ready: VecDeque<Delta>,
@@ -250,7 +265,7 @@ impl<R: Reader> Answer<R> {
 
     async fn begin(&mut self, exchange: Exchange) -> Result<State, ProviderError> {
         let framing = exchange.framing;
-        let response = self.target.send(exchange).await?;
+        let response = self.target.send(exchange, self.more).await?;
         let kind = content_type(&response);
         if kind == "text/html" {
             let message = "what answers there is a web page, not an API: correct the base URL";
@@ -316,8 +331,15 @@ impl<R: Reader> Answer<R> {
 
 impl Target {
     /// Sends a request and waits for the head of the answer.
-    async fn send(&self, exchange: Exchange) -> Result<Response, ProviderError> {
+    async fn send(
+        &self,
+        exchange: Exchange,
+        more: Option<Header>,
+    ) -> Result<Response, ProviderError> {
         let mut headers = self.headers.clone();
+        if let Some(header) = more {
+            join(&mut headers, header);
+        }
         let accepted = match exchange.framing {
             Framing::Events => "text/event-stream",
             Framing::Lines => "application/x-ndjson",
@@ -468,6 +490,20 @@ fn innermost(error: &reqwest::Error) -> String {
     reason
 }
 
+/// Adds a value to the list that a header holds, unless it is in it.
+fn join(headers: &mut HeaderMap, (name, value): Header) {
+    let given = headers.get(name).map(HeaderValue::as_bytes).unwrap_or_default();
+    let mut values = given.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    if values.any(|other| other == value.as_bytes()) {
+        return;
+    }
+    let separator: &[u8] = if given.trim_ascii().is_empty() { b"" } else { b"," };
+    if let Ok(mut list) = HeaderValue::from_bytes(&[given, separator, value.as_bytes()].concat()) {
+        list.set_sensitive(true);
+        headers.insert(HeaderName::from_static(name), list);
+    }
+}
+
 fn hidden(value: &str, what: impl Fn() -> String) -> Result<HeaderValue, AccessError> {
     let mut value = HeaderValue::from_str(value).map_err(|_| AccessError::Header(what()))?;
     value.set_sensitive(true);
@@ -541,6 +577,23 @@ mod tests {
         }
         for proxy in ["http://h:3128", " https://user:word@h ", "", " "] {
             assert!(open(proxy).is_ok(), "{proxy}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_joined_to_those_of_its_header() {
+        for (given, sent) in [
+            (None, "new"),
+            (Some(""), "new"),
+            (Some("a"), "a,new"),
+            (Some("a, b"), "a, b,new"),
+            (Some("a, new"), "a, new"),
+            (Some("renew"), "renew,new"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.extend(given.map(|value| (ACCEPT, HeaderValue::from_static(value))));
+            join(&mut headers, ("accept", "new"));
+            assert_eq!(headers.get_all(ACCEPT).iter().collect::<Vec<_>>(), [sent]);
         }
     }
 

@@ -1,10 +1,13 @@
 //! The OpenAI Responses API.
 
+mod namespaces;
 mod request;
 mod response;
 mod stream;
+mod tools;
 
 use futures::stream::BoxStream;
+use toolcrib_tokens::Feature;
 
 use super::http::{Access, AccessError, Auth, Exchange, Framing, Http};
 use super::openai_chat::{OpenAiChat, Server, refusal};
@@ -12,11 +15,16 @@ use crate::provider::{Delta, Provider, ProviderError, Request};
 
 const NAME: &str = "openai-responses";
 
+/// What a call of the search is called by, unless a tool of another name does it.
+const SEARCH: &str = "tool_search";
+
 /// The OpenAI Responses API (`POST {base}/responses`).
 ///
 /// The base URL is `https://api.openai.com/v1` unless another is given; the key goes along as a
 /// bearer token. Nothing is stored at OpenAI: every request has the whole conversation, in which
-/// the model's reasoning comes and goes in encrypted form.
+/// the model's reasoning comes and goes in encrypted form. Tools that wait ([`Request::native`])
+/// are found by the API's tool search, which we execute, and stand in the conversation where they
+/// were found.
 ///
 /// ```
 /// use toolcrib_agent::providers::{Access, OpenAiResponses};
@@ -48,13 +56,19 @@ impl Provider for OpenAiResponses {
         NAME
     }
 
+    fn native(&self) -> Option<Feature> {
+        Some(Feature::ToolSearch)
+    }
+
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ProviderError>> {
+        let search = request.native.as_ref().map(|native| native.search.clone());
+        let search = search.map(|name| name.unwrap_or_else(|| SEARCH.into()));
         let exchange = Exchange {
             path: "responses",
             body: request::body(&request, self.server),
             framing: Framing::Events,
             refusal,
         };
-        self.http.stream(exchange, stream::Answer::default())
+        self.http.stream(exchange, stream::Answer::calling(search))
     }
 }

@@ -1,15 +1,21 @@
 //! What the Messages API is sent.
 
+#[cfg(test)]
+mod deferral;
+mod halves;
+
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Not;
 
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use toolcrib_core::Dialect;
 
 use super::NAME;
+use super::thinking::{Refused, is_thinking};
+use super::tools::{Change, Changes, Declared};
 use crate::message::{Assistant, CallResult, Message, Part, Said};
 use crate::provider::Request;
 use crate::providers::body::{self, Shown};
@@ -20,30 +26,41 @@ const MAX_TOKENS: u64 = 8192;
 /// The longest id the API takes.
 const LONGEST_ID: usize = 128;
 
-/// The body of a request.
+/// A request as it is sent.
+pub(super) struct Written {
+    pub(super) body: Vec<u8>,
+    /// Whether tools come or go in the middle of it.
+    pub(super) changes_tools: bool,
+}
+
+/// Writes a request.
 ///
-/// The cache is marked in up to four places, which is all the API allows: the last tool, the
-/// system prompt, the end of the conversation, and where the request before ended. The last one
-/// is there because the API looks back only 20 blocks from a mark, and a batch of parallel calls
-/// adds more than that. If the options have a `cache_control` of their own, the API places the
-/// marks, and none are set here.
-pub(super) fn body(request: &Request) -> Vec<u8> {
+/// The cache is marked in up to four places, which is all the API allows: the last tool that
+/// doesn't wait, the system prompt, the end of the conversation, and where the request before
+/// ended. The last one is there because the API looks back only 20 blocks from a mark, and a batch
+/// of parallel calls adds more than that. If the options have a `cache_control` of their own, the
+/// API places the marks, and none are set here.
+pub(super) fn write(request: &Request, refused: &Refused) -> Written {
     let options = &request.options;
-    let tools = request.tools.iter().map(|tool| Cow::Borrowed(tool.render(Dialect::Anthropic)));
-    let messages = request.messages.iter();
+    let marks = !options.extra.contains_key("cache_control");
+    let mut declared = Declared::of(request);
+    if marks {
+        declared.mark();
+    }
     let mut body = Body {
         model: &request.model,
         max_tokens: options.max_output.unwrap_or(MAX_TOKENS),
         temperature: options.temperature,
         stream: true,
-        tools: tools.collect(),
+        tools: &declared.array,
         system: text(request.system.as_ref()).map(Block::from).into_iter().collect(),
-        messages: messages.filter_map(|message| turn(message, request.sees_images)).collect(),
+        messages: whole(request, &declared, refused),
     };
-    if !options.extra.contains_key("cache_control") {
+    if marks {
         body.mark();
     }
-    body::write(&body, &options.extra)
+    let changes_tools = body.messages.iter().any(|turn| turn.role == Role::System);
+    Written { body: body::write(&body, &options.extra), changes_tools }
 }
 
 #[derive(Serialize)]
@@ -53,8 +70,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     stream: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Cow<'a, RawValue>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tools: &'a [Cow<'a, RawValue>],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Block<'a>>,
     messages: Vec<Turn<'a>>,
@@ -62,28 +79,16 @@ struct Body<'a> {
 
 impl Body<'_> {
     fn mark(&mut self) {
-        if let Some(last) = self.tools.last_mut()
-            && let Some(marked) = marked(last)
-        {
-            *last = Cow::Owned(marked);
-        }
         if let Some(block) = self.system.last_mut() {
             block.cache_control = Some(CacheControl::Ephemeral);
         }
         let answer = self.messages.iter().rposition(|turn| turn.role == Role::Assistant);
         let before = &self.messages[..answer.unwrap_or(0)];
-        let previous = before.iter().rposition(|turn| turn.role == Role::User);
+        let previous = before.iter().rposition(|turn| turn.role != Role::Assistant);
         for end in previous.into_iter().chain(self.messages.len().checked_sub(1)) {
             self.messages[end].mark();
         }
     }
-}
-
-/// A tool with a mark: one more member at its end.
-fn marked(tool: &RawValue) -> Option<Box<RawValue>> {
-    let members = tool.get().strip_suffix('}')?;
-    let text = format!(r#"{members},"cache_control":{{"type":"ephemeral"}}}}"#);
-    RawValue::from_string(text).ok()
 }
 
 #[derive(Clone, Copy, PartialEq, Serialize)]
@@ -91,6 +96,7 @@ fn marked(tool: &RawValue) -> Option<Box<RawValue>> {
 enum Role {
     User,
     Assistant,
+    System,
 }
 
 #[derive(Serialize)]
@@ -99,7 +105,12 @@ struct Turn<'a> {
     content: Vec<Block<'a>>,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    fn new(role: Role, what: impl IntoIterator<Item = What<'a>>) -> Option<Self> {
+        let content: Vec<Block> = what.into_iter().map(Block::from).collect();
+        (!content.is_empty()).then_some(Self { role, content })
+    }
+
     /// Marks the last block that may be changed; what the API wrote goes back as it came.
     fn mark(&mut self) {
         let own = |block: &&mut Block| !matches!(block.what, What::Native(_));
@@ -151,8 +162,32 @@ enum What<'a> {
         #[serde(skip_serializing_if = "Not::not")]
         is_error: bool,
     },
+    ToolReference {
+        tool_name: &'a str,
+    },
+    ToolAddition {
+        tool: Referred<'a>,
+    },
+    ToolRemoval {
+        tool: Referred<'a>,
+    },
     #[serde(untagged)]
-    Native(&'a Map<String, Value>),
+    Native(Cow<'a, Map<String, Value>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Referred<'a> {
+    ToolReference { name: &'a str },
+}
+
+impl<'a> From<Change<'a>> for What<'a> {
+    fn from(change: Change<'a>) -> Self {
+        match change {
+            Change::Added(name) => Self::ToolAddition { tool: Referred::ToolReference { name } },
+            Change::Removed(name) => Self::ToolRemoval { tool: Referred::ToolReference { name } },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -166,34 +201,100 @@ fn as_written<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Erro
     raw.serialize(serializer)
 }
 
+/// The conversation in the API's form, without what the API wrote and doesn't take back.
+fn whole<'a>(request: &'a Request, declared: &Declared<'a>, refused: &Refused) -> Vec<Turn<'a>> {
+    let mut left_out = LeftOut { refused, halves: BTreeSet::new() };
+    let said = turns(request, declared, &left_out);
+    left_out.halves = halves::halves(&said);
+    if left_out.halves.is_empty() { said } else { turns(request, declared, &left_out) }
+}
+
+/// What the API wrote and doesn't take back.
+struct LeftOut<'a> {
+    refused: &'a Refused,
+    halves: BTreeSet<String>,
+}
+
+impl LeftOut<'_> {
+    fn has(&self, what: &What<'_>) -> bool {
+        let What::Native(block) = what else { return false };
+        self.refused.has(block) || halves::is_one_of(&self.halves, block)
+    }
+}
+
+/// The conversation without what is left out.
+///
+/// That tools come and go can be said where a user's turn has ended and the model's has not
+/// begun, and nowhere else: not first, not after the model's turn, not between calls and their
+/// results. It waits until there is such a place.
+fn turns<'a>(
+    request: &'a Request,
+    declared: &Declared<'a>,
+    left_out: &LeftOut<'_>,
+) -> Vec<Turn<'a>> {
+    let mut turns: Vec<Turn> = Vec::new();
+    let mut changes = Changes::default();
+    let say = |turns: &mut Vec<Turn<'a>>, changes: &mut Changes<'a>| {
+        if turns.last().is_some_and(|turn| turn.role == Role::User) {
+            turns.extend(Turn::new(Role::System, changes.say().into_iter().map(What::from)));
+        }
+    };
+    for message in &request.messages {
+        if declared.takes_changes() {
+            changes.follow(message, declared);
+        }
+        let Some(turn) = turn(message, declared, left_out, request.sees_images) else { continue };
+        if turn.role == Role::Assistant {
+            say(&mut turns, &mut changes);
+        }
+        turns.push(turn);
+    }
+    say(&mut turns, &mut changes);
+    turns
+}
+
 /// A message in the API's form; none if the API would find nothing in it.
-fn turn(message: &Message, sees_images: bool) -> Option<Turn<'_>> {
+fn turn<'a>(
+    message: &'a Message,
+    declared: &Declared<'a>,
+    left_out: &LeftOut<'_>,
+    sees_images: bool,
+) -> Option<Turn<'a>> {
     let (role, what): (Role, Vec<What>) = match message {
         Message::User { content } => {
             (Role::User, content.iter().filter_map(|part| shown(part, sees_images)).collect())
         }
-        Message::Assistant(assistant) => (Role::Assistant, answer(assistant)),
-        Message::Tool { results } => (Role::User, answers(results, sees_images)),
+        Message::Assistant(assistant) => (Role::Assistant, answer(assistant, declared, left_out)),
+        Message::Tool { results } => (Role::User, answers(results, declared, sees_images)),
         Message::Notice { text } => {
             let text = body::notice(text).into();
             (Role::User, vec![What::Text { text }])
         }
+        Message::Tools(change) => {
+            let text = body::notice(&declared.told(change)?).into();
+            (Role::User, vec![What::Text { text }])
+        }
         Message::Host { .. } => return None,
     };
-    let content: Vec<Block> = what.into_iter().map(Block::from).collect();
-    (!content.is_empty()).then_some(Turn { role, content })
+    Turn::new(role, what)
 }
 
-fn answer(assistant: &Assistant) -> Vec<What<'_>> {
-    let mut blocks: Vec<What> = assistant.content.iter().filter_map(repeated).collect();
+fn answer<'a>(
+    assistant: &'a Assistant,
+    declared: &Declared<'a>,
+    left_out: &LeftOut<'_>,
+) -> Vec<What<'a>> {
+    let said = assistant.content.iter().filter_map(|said| repeated(said, declared));
+    let mut blocks: Vec<What> = said.filter(|what| !left_out.has(what)).collect();
     // The API refuses a message that ends in thinking, as one does that was cut off there.
-    while blocks.last().is_some_and(is_thinking) {
+    let thinks = |what: &What| matches!(what, What::Native(block) if is_thinking(block));
+    while blocks.last().is_some_and(thinks) {
         blocks.pop();
     }
     blocks
 }
 
-fn repeated(said: &Said) -> Option<What<'_>> {
+fn repeated<'a>(said: &'a Said, declared: &Declared<'a>) -> Option<What<'a>> {
     match said {
         Said::Text { text: said } => text(said.as_str()),
         Said::Call(call) => Some(What::ToolUse {
@@ -202,31 +303,35 @@ fn repeated(said: &Said) -> Option<What<'_>> {
             input: call.arguments_object(),
         }),
         Said::Native { provider, json: Value::Object(block) } if provider == NAME => {
-            Some(What::Native(block))
+            declared.repeated(block).map(What::Native)
         }
         Said::Native { .. } => None,
     }
 }
 
-fn is_thinking(block: &What) -> bool {
-    let What::Native(block) = block else { return false };
-    matches!(block.get("type").and_then(Value::as_str), Some("thinking" | "redacted_thinking"))
-}
-
-/// The results of a batch. Those of failures may only be text, so that their pictures come after
-/// all results.
-fn answers(results: &[CallResult], sees_images: bool) -> Vec<What<'_>> {
+/// The results of a batch. That of a failure may only be text, and one that refers to tools may
+/// have nothing beside, so that the rest comes after all results.
+fn answers<'a>(
+    results: &'a [CallResult],
+    declared: &Declared<'a>,
+    sees_images: bool,
+) -> Vec<What<'a>> {
     let mut after = Vec::new();
     let mut blocks: Vec<What> = Vec::new();
     for result in results {
+        let (references, words) = declared.given(result);
         let parts = result.content.iter().filter_map(|part| shown(part, sees_images));
-        let (pictures, mut content): (Vec<What>, Vec<What>) =
-            parts.partition(|what| result.is_error && matches!(what, What::Image { .. }));
-        if !pictures.is_empty() {
+        let (apart, mut content): (Vec<What>, Vec<What>) =
+            parts.chain(words.and_then(text)).partition(|what| {
+                let is_picture = matches!(what, What::Image { .. });
+                !references.is_empty() || result.is_error && is_picture
+            });
+        if !apart.is_empty() {
             let (name, id) = (body::name(&result.name), id(&result.call_id));
             after.push(What::Text { text: format!("From `{name}` (call {id}):").into() });
-            after.extend(pictures);
+            after.extend(apart);
         }
+        content.extend(references.into_iter().map(|tool_name| What::ToolReference { tool_name }));
         if result.is_error && content.is_empty() {
             content.push(What::Text { text: "The call failed without a message.".into() });
         }
@@ -267,7 +372,7 @@ mod tests {
     use crate::message::ToolCall;
     use crate::provider::ModelOptions;
 
-    fn request(messages: Vec<Message>) -> Request {
+    pub(super) fn request(messages: Vec<Message>) -> Request {
         Request::new("claude-x", messages)
     }
 
@@ -279,12 +384,16 @@ mod tests {
         registry.catalog().view_all().tool(name).unwrap().definition().clone()
     }
 
-    fn sent(request: &Request) -> Value {
+    pub(super) fn body(request: &Request) -> Vec<u8> {
+        write(request, &Refused::default()).body
+    }
+
+    pub(super) fn sent(request: &Request) -> Value {
         serde_json::from_slice(&body(request)).unwrap()
     }
 
     /// The messages as they are without marks.
-    fn plain(request: &Request) -> Value {
+    pub(super) fn plain(request: &Request) -> Value {
         fn clear(value: &mut Value) {
             match value {
                 Value::Object(map) => {
@@ -300,24 +409,25 @@ mod tests {
         messages
     }
 
-    fn said(content: Vec<Said>) -> Message {
+    pub(super) fn said(content: Vec<Said>) -> Message {
         Message::Assistant(Assistant { content })
     }
 
-    fn text(text: &str) -> Said {
+    pub(super) fn text(text: &str) -> Said {
         Said::Text { text: text.into() }
     }
 
-    fn call(id: &str, name: &str, arguments: &str) -> Said {
+    pub(super) fn call(id: &str, name: &str, arguments: &str) -> Said {
         Said::Call(ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() })
     }
 
-    fn native(json: Value) -> Said {
+    pub(super) fn native(json: Value) -> Said {
         Said::Native { provider: "anthropic".into(), json }
     }
 
-    fn result(id: &str, content: Vec<Part>, is_error: bool) -> CallResult {
-        CallResult { call_id: id.into(), name: "t".into(), content, is_error }
+    pub(super) fn result(id: &str, content: Vec<Part>, is_error: bool) -> CallResult {
+        let (call_id, name, revealed) = (id.into(), "t".into(), Vec::new());
+        CallResult { call_id, name, content, is_error, revealed }
     }
 
     fn image(media_type: &str) -> Part {

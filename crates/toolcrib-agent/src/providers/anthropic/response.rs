@@ -21,6 +21,14 @@ const TOO_LONG: [&str; 6] = [
     "maximum context length",
 ];
 
+/// What thinking is told that the API doesn't take back.
+const STALE: [&str; 4] = [
+    "bound to a different conversation",
+    "invalid `signature` in `thinking`",
+    "invalid `data` in `redacted_thinking`",
+    "`redacted_thinking` blocks in the latest assistant message cannot be modified",
+];
+
 /// Reads a whole answer.
 pub(super) fn reply(body: &str) -> Result<Reply, ProviderError> {
     #[derive(Deserialize)]
@@ -41,6 +49,15 @@ pub(super) fn reply(body: &str) -> Result<Reply, ProviderError> {
 }
 
 pub(super) fn assemble(mut content: Vec<Said>, stop: StopReason, tally: Tally) -> Reply {
+    // A call of the API's own that was cut off is never answered.
+    let is_cut = matches!(stop, StopReason::Length | StopReason::ContextFull);
+    let is_own_call = |said: &Said| {
+        let Said::Native { json, .. } = said else { return false };
+        json["type"].as_str().is_some_and(|kind| kind.ends_with("_tool_use"))
+    };
+    if is_cut && content.last().is_some_and(is_own_call) {
+        content.pop();
+    }
     content.retain(|said| !matches!(said, Said::Text { text } if text.is_empty()));
     Reply { content, stop, usage: tally.usage() }
 }
@@ -140,6 +157,13 @@ pub(super) fn refusal(status: u16, body: &str) -> ProviderError {
         message.push_str("; check the base URL");
     }
     error(Some(status), kind, &message)
+}
+
+/// Whether it is thinking in the conversation that the API refuses.
+pub(super) fn refuses_thinking(error: &ProviderError) -> bool {
+    let ProviderError::Rejected(message) = error else { return false };
+    let lower = message.to_lowercase();
+    STALE.iter().any(|known| lower.contains(known))
 }
 
 /// The error that is told in place of an answer, if that's what this is.

@@ -434,6 +434,54 @@ mod tests {
     }
 
     #[test]
+    fn the_apis_own_search_for_tools_is_kept_as_it_came() {
+        let asked = |input: Value| {
+            json!({"type": "server_tool_use", "id": "srvtoolu_1",
+                "name": "tool_search_tool_regex", "input": input})
+        };
+        let given = json!({"type": "tool_search_tool_search_result", "tool_references":
+            [{"type": "tool_reference", "tool_name": "weather"}]});
+        let nothing = json!({"type": "tool_search_tool_search_result", "tool_references": []});
+        let failed = json!({"type": "tool_search_tool_result_error",
+            "error_code": "too_many_requests", "error_message": null});
+        for content in [given, nothing, failed] {
+            let answered = json!({"type": "tool_search_tool_result",
+                "tool_use_id": "srvtoolu_1", "content": content});
+            let mut events = vec![
+                began(),
+                start(0, asked(json!({}))),
+                input(0, ""),
+                input(0, "{\"pattern\": \"wea"),
+                input(0, "ther\"}"),
+                stop(0),
+                json!({"type": "ping"}),
+                start(1, answered.clone()),
+                stop(1),
+            ];
+            events.extend(ended("end_turn"));
+            let told = read_all(&events).unwrap();
+            let asked = native(asked(json!({"pattern": "weather"})));
+            let expected = [asked, native(answered)];
+            assert_eq!(finished(&events).content, expected);
+            // It is nobody's call but the API's.
+            assert_eq!(told.len(), 1, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_pause_after_the_apis_own_call_keeps_it_for_the_next_request() {
+        let call = json!({"type": "server_tool_use", "id": "srvtoolu_1",
+            "name": "tool_search_tool_bm25", "input": {}});
+        let mut events = vec![began(), start(0, call), input(0, r#"{"query":"w"}"#), stop(0)];
+        events.extend(ended("pause_turn"));
+        let reply = finished(&events);
+        assert_eq!(reply.stop, StopReason::Paused);
+        let kept = json!({"type": "server_tool_use", "id": "srvtoolu_1",
+            "name": "tool_search_tool_bm25", "input": {"query": "w"}});
+        assert_eq!(reply.content, [native(kept)]);
+    }
+
+    #[test]
     fn an_answer_cut_anywhere_is_broken() {
         let events = events();
         for count in 0..events.len() {
@@ -526,6 +574,23 @@ mod tests {
         let reply = finished(&events);
         assert_eq!(reply.content, [call("1", "write", "{\"text\": \"abc")]);
         assert_eq!(reply.stop, StopReason::Length);
+    }
+
+    #[test]
+    fn a_call_of_the_apis_own_that_had_just_begun_at_the_limit_is_left_out() {
+        let begun =
+            json!({"type": "server_tool_use", "id": "2", "name": "web_search", "input": {}});
+        let events = |reason| {
+            let text = start(0, json!({"type": "text", "text": "a"}));
+            let mut events = vec![began(), text, start(1, begun.clone())];
+            events.extend(ended(reason));
+            events
+        };
+        let text = Said::Text { text: "a".into() };
+        for cut in ["max_tokens", "model_context_window_exceeded"] {
+            assert_eq!(finished(&events(cut)).content, std::slice::from_ref(&text));
+        }
+        assert_eq!(finished(&events("pause_turn")).content, [text, native(begun)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use toolcrib_core::Dialect;
 
 use super::NAME;
-use crate::message::{Assistant, CallResult, Message, Part, Said};
+use crate::message::{Assistant, CallResult, Message, Part, Said, in_words};
 use crate::provider::{ModelOptions, Request};
 use crate::providers::body::{self, Shown};
 
@@ -68,6 +68,11 @@ pub(super) fn body(request: &Request) -> Vec<u8> {
             }),
             Message::Assistant(said) => messages.extend(assistant(said)),
             Message::Tool { results } => tool_results(results, request.sees_images, &mut messages),
+            Message::Tools(change) => messages.push(Entry {
+                role: "user",
+                content: body::notice(&in_words(change)),
+                ..Entry::default()
+            }),
             Message::Host { .. } => {}
         }
     }
@@ -141,7 +146,8 @@ fn assistant(said: &Assistant) -> Option<Entry<'_>> {
 fn tool_results<'a>(results: &'a [CallResult], sees_images: bool, messages: &mut Vec<Entry<'a>>) {
     let mut pictures = Entry { role: "user", ..Entry::default() };
     let mut lines = Vec::new();
-    for CallResult { call_id, name, content, .. } in results {
+    for result in results {
+        let CallResult { call_id, name, content, .. } = result;
         let name = body::name(name);
         let mut texts: Vec<Cow<'_, str>> = Vec::new();
         for part in content {
@@ -158,6 +164,7 @@ fn tool_results<'a>(results: &'a [CallResult], sees_images: bool, messages: &mut
                 }
             }
         }
+        texts.extend(result.written_out().map(Cow::from));
         messages.push(Entry {
             role: "tool",
             content: texts.join("\n"),
@@ -202,7 +209,8 @@ mod tests {
     }
 
     fn result(name: &str, content: Vec<Part>) -> CallResult {
-        CallResult { call_id: format!("{name}-id"), name: name.into(), content, is_error: false }
+        let (call_id, name) = (format!("{name}-id"), name.into());
+        CallResult { call_id, name, content, ..CallResult::default() }
     }
 
     fn png(data: &str) -> Part {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use toolcrib_core::Dialect;
 
 use super::{NAME, Server};
-use crate::message::{Assistant, CallResult, Message, Part, Said, ToolCall};
+use crate::message::{Assistant, CallResult, Message, Part, Said, ToolCall, in_words};
 use crate::provider::Request;
 use crate::providers::body::{self, Shown};
 
@@ -128,6 +128,9 @@ fn turns(request: &Request, server: Server) -> Vec<Turn<'_>> {
             }
             Message::Assistant(assistant) => turns.extend(answered(assistant, server)),
             Message::Tool { results } => tell(results, request.sees_images, &mut turns),
+            Message::Tools(change) => {
+                turns.push(Turn::User { content: Content::Text(body::notice(&in_words(change))) })
+            }
             Message::Host { .. } => {}
         }
     }
@@ -209,7 +212,8 @@ pub(in crate::providers) fn written(call: &ToolCall, server: Server) -> &str {
 /// A tool's answer has room for text only. Pictures follow all of them in a user's message.
 fn tell<'a>(results: &'a [CallResult], sees_images: bool, turns: &mut Vec<Turn<'a>>) {
     let mut pictures = Vec::new();
-    for CallResult { call_id, name, content, .. } in results {
+    for result in results {
+        let CallResult { call_id, name, content, .. } = result;
         let tool_call_id = id(call_id);
         let mut lines: Vec<Cow<'_, str>> = Vec::new();
         for part in content {
@@ -222,6 +226,7 @@ fn tell<'a>(results: &'a [CallResult], sees_images: bool, turns: &mut Vec<Turn<'
                 }
             }
         }
+        lines.extend(result.written_out().map(Cow::from));
         turns.push(Turn::Tool { content: lines.join("\n"), tool_call_id });
     }
     if !pictures.is_empty() {
@@ -266,7 +271,8 @@ mod tests {
     }
 
     fn result(id: &str, content: Vec<Part>) -> CallResult {
-        CallResult { call_id: id.into(), name: "t".into(), content, is_error: false }
+        let (call_id, name) = (id.into(), "t".into());
+        CallResult { call_id, name, content, ..CallResult::default() }
     }
 
     fn picture() -> Part {

@@ -1,14 +1,17 @@
 //! A request as the Responses API wants it.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use toolcrib_core::Dialect;
+use toolcrib_core::ToolChange;
 
 use super::NAME;
-use crate::message::{Assistant, CallResult, Message, Part, Said};
+use super::response::NAMESPACE;
+use super::tools::{Deferral, Tool, plain};
+use crate::message::{Assistant, CallResult, Message, Part, Said, ToolCall, in_words};
 use crate::provider::Request;
 use crate::providers::body::{self, Shown};
 use crate::providers::openai_chat::{Server, written};
@@ -34,7 +37,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     instructions: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<&'a RawValue>,
+    tools: Vec<Tool<'a>>,
     input: Vec<Item<'a>>,
 }
 
@@ -48,16 +51,54 @@ enum Item<'a> {
         made: Made<'a>,
         /// See `MARKS`.
         #[serde(flatten)]
-        marks: Option<&'a Map<String, Value>>,
+        marks: Option<Cow<'a, Map<String, Value>>>,
     },
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Made<'a> {
-    Message { role: Role, content: Content<'a> },
-    FunctionCall { call_id: Cow<'a, str>, name: Cow<'a, str>, arguments: &'a str },
-    FunctionCallOutput { call_id: Cow<'a, str>, output: Content<'a> },
+    Message {
+        role: Role,
+        content: Content<'a>,
+    },
+    FunctionCall {
+        call_id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        arguments: &'a str,
+    },
+    FunctionCallOutput {
+        call_id: Cow<'a, str>,
+        output: Content<'a>,
+    },
+    ToolSearchCall {
+        execution: Execution,
+        call_id: Cow<'a, str>,
+        status: Status,
+        arguments: Box<RawValue>,
+    },
+    ToolSearchOutput {
+        execution: Execution,
+        call_id: Cow<'a, str>,
+        status: Status,
+        tools: Vec<Tool<'a>>,
+    },
+    AdditionalTools {
+        role: Role,
+        tools: Vec<Tool<'a>>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Execution {
+    Client,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Completed,
 }
 
 #[derive(Serialize)]
@@ -65,6 +106,7 @@ enum Made<'a> {
 enum Role {
     User,
     Assistant,
+    Developer,
 }
 
 #[derive(Serialize)]
@@ -94,6 +136,8 @@ impl Piece {
 
 pub(super) fn body(request: &Request, server: Server) -> Vec<u8> {
     let options = &request.options;
+    let deferral = Deferral::of(request);
+    let deferral = deferral.as_ref();
     let body = Body {
         model: &request.model,
         stream: true,
@@ -103,8 +147,8 @@ pub(super) fn body(request: &Request, server: Server) -> Vec<u8> {
         temperature: options.temperature,
         prompt_cache_key: request.cache_key.as_deref(),
         instructions: &request.system,
-        tools: request.tools.iter().map(|tool| tool.render(Dialect::OpenaiResponses)).collect(),
-        input: items(request, server),
+        tools: deferral.map_or_else(|| plain(request), |deferral| deferral.tools(request)),
+        input: items(request, server, deferral),
     };
     body::write(&body, &options.extra)
 }
@@ -114,23 +158,44 @@ fn may_reason(model: &str) -> bool {
     !["gpt-3", "gpt-4"].iter().any(|family| model.contains(family))
 }
 
-fn items(request: &Request, server: Server) -> Vec<Item<'_>> {
+fn items<'a>(
+    request: &'a Request,
+    server: Server,
+    deferral: Option<&'a Deferral<'a>>,
+) -> Vec<Item<'a>> {
     let mut items = Vec::new();
+    // Whether there may be something that searches and namespaces of the API's own refer to.
+    let refers = deferral.is_some() || request.options.extra.contains_key("tools");
+    // By their ids: an output must be of the kind its call was.
+    let mut searches = HashSet::new();
     for message in &request.messages {
         match &**message {
             Message::User { content } => {
                 let content = Content::Pieces(pieces(content, request.sees_images));
                 items.push(Made::Message { role: Role::User, content }.into());
             }
-            Message::Notice { text } => {
-                let text = body::notice(text);
-                let content = Content::Pieces(vec![Piece::InputText { text }]);
-                items.push(Made::Message { role: Role::User, content }.into());
+            Message::Notice { text } => items.push(notice(text)),
+            Message::Assistant(assistant) => {
+                items.extend(answered(assistant, server, deferral, refers));
+                let is_search = |call: &&ToolCall| {
+                    deferral.is_some_and(|deferral| deferral.is_search(&call.name))
+                };
+                searches.extend(assistant.calls().filter(is_search).map(|call| &*call.id));
             }
-            Message::Assistant(assistant) => items.extend(answered(assistant, server)),
-            Message::Tool { results } => {
-                items.extend(results.iter().map(|result| came_of(result, request.sees_images)));
-            }
+            Message::Tool { results } => match deferral {
+                Some(deferral) => {
+                    let is_search = |result: &CallResult| searches.contains(&*result.call_id);
+                    items.extend(gave(results, request.sees_images, deferral, is_search));
+                }
+                None => {
+                    let came_of = |result| came_of(result, true, request.sees_images);
+                    items.extend(results.iter().map(came_of));
+                }
+            },
+            Message::Tools(change) => match deferral {
+                Some(deferral) => items.extend(changed(change, deferral)),
+                None => items.push(notice(&in_words(change))),
+            },
             Message::Host { .. } => {}
         }
     }
@@ -154,8 +219,18 @@ fn pieces(parts: &[Part], sees_images: bool) -> Vec<Piece> {
     parts.iter().map(piece).collect()
 }
 
-fn came_of(result: &CallResult, sees_images: bool) -> Item<'_> {
-    let pieces = pieces(&result.content, sees_images);
+fn notice<'a>(text: &str) -> Item<'a> {
+    let content = Content::Pieces(vec![Piece::InputText { text: body::notice(text) }]);
+    Made::Message { role: Role::User, content }.into()
+}
+
+/// The result of a function, with the definitions it gives where the API has no other form for
+/// them.
+fn came_of(result: &CallResult, writes_out: bool, sees_images: bool) -> Item<'_> {
+    let mut pieces = pieces(&result.content, sees_images);
+    if writes_out {
+        pieces.extend(result.written_out().map(|text| Piece::InputText { text }));
+    }
     let texts: Option<Vec<&str>> = pieces.iter().map(Piece::text).collect();
     let output = match texts {
         Some(texts) => Content::Text(texts.join("\n")),
@@ -164,11 +239,61 @@ fn came_of(result: &CallResult, sees_images: bool) -> Item<'_> {
     Made::FunctionCallOutput { call_id: id(&result.call_id), output }.into()
 }
 
+/// The results of a batch of calls in a conversation in which tools wait. The output of a search
+/// has room for tools and no words, that of a function for words and no tools: what has no room
+/// follows all outputs.
+fn gave<'a>(
+    results: &'a [CallResult],
+    sees_images: bool,
+    deferral: &'a Deferral<'a>,
+    is_search: impl Fn(&CallResult) -> bool,
+) -> Vec<Item<'a>> {
+    let (mut items, mut given, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    for result in results {
+        if !is_search(result) {
+            items.push(came_of(result, false, sees_images));
+            given.extend(&result.revealed);
+            continue;
+        }
+        let found = Made::ToolSearchOutput {
+            execution: Execution::Client,
+            call_id: id(&result.call_id),
+            status: Status::Completed,
+            tools: deferral.found(&result.revealed),
+        };
+        items.push(found.into());
+        let words: Vec<String> = result.content.iter().map(Part::described).collect();
+        let words = words.join("\n");
+        if !words.trim().is_empty() {
+            told.push(notice(&words));
+        }
+    }
+    items.extend(added(deferral.added(given)));
+    items.extend(told);
+    items
+}
+
+/// The tools that come, and words about those that go.
+fn changed<'a>(change: &'a ToolChange, deferral: &'a Deferral<'a>) -> Vec<Item<'a>> {
+    let gone = ToolChange { added: Vec::new(), removed: change.removed.clone() };
+    let gone = (!gone.is_empty()).then(|| notice(&in_words(&gone)));
+    added(deferral.added(&change.added)).into_iter().chain(gone).collect()
+}
+
+fn added(tools: Vec<Tool<'_>>) -> Option<Item<'_>> {
+    (!tools.is_empty()).then(|| Made::AdditionalTools { role: Role::Developer, tools }.into())
+}
+
 fn id(text: &str) -> Cow<'_, str> {
     body::word(text, LONGEST_ID)
 }
 
-fn answered(assistant: &Assistant, server: Server) -> Vec<Item<'_>> {
+fn answered<'a>(
+    assistant: &'a Assistant,
+    server: Server,
+    deferral: Option<&'a Deferral<'a>>,
+    refers: bool,
+) -> Vec<Item<'a>> {
     let mut items: Vec<Item<'_>> = Vec::new();
     let mut marks = None;
     for said in &assistant.content {
@@ -176,6 +301,12 @@ fn answered(assistant: &Assistant, server: Server) -> Vec<Item<'_>> {
             Said::Native { provider, .. } if provider != NAME => continue,
             Said::Native { json: Value::Object(members), .. } if !members.contains_key("type") => {
                 marks = Some(members);
+                continue;
+            }
+            Said::Native { json, .. } if !refers && is_search(json) => {
+                // What the model thought before it goes with it.
+                without_reasoning(&mut items);
+                marks = None;
                 continue;
             }
             Said::Native { json, .. } => {
@@ -187,21 +318,74 @@ fn answered(assistant: &Assistant, server: Server) -> Vec<Item<'_>> {
             Said::Text { text } => {
                 Made::Message { role: Role::Assistant, content: Content::Said(text) }
             }
-            Said::Call(call) => Made::FunctionCall {
-                call_id: id(&call.id),
-                name: body::name(&call.name),
-                arguments: written(call, server),
-            },
+            Said::Call(call) => {
+                items.push(called(call, marks.take(), server, deferral, refers));
+                continue;
+            }
         };
-        items.push(Item::Made { made, marks: marks.take() });
+        items.push(Item::Made { made, marks: marks.take().map(Cow::Borrowed) });
     }
-    // The API refuses reasoning that nothing follows, as an answer cut off in it leaves behind.
+    // As an answer that was cut off in it leaves behind.
+    without_reasoning(&mut items);
+    items
+}
+
+/// Takes away the reasoning at the end: the API refuses any that nothing follows.
+fn without_reasoning(items: &mut Vec<Item<'_>>) {
     let is_reasoning =
         |item: &Item<'_>| matches!(item, Item::Native(it) if it["type"] == "reasoning");
     while items.last().is_some_and(is_reasoning) {
         items.pop();
     }
-    items
+}
+
+/// Whether it is a search of the server's own, or what it found.
+fn is_search(item: &Value) -> bool {
+    matches!(item["type"].as_str(), Some("tool_search_call" | "tool_search_output"))
+}
+
+fn called<'a>(
+    call: &'a ToolCall,
+    marks: Option<&'a Map<String, Value>>,
+    server: Server,
+    deferral: Option<&'a Deferral<'a>>,
+    refers: bool,
+) -> Item<'a> {
+    let call_id = id(&call.id);
+    if deferral.is_some_and(|deferral| deferral.is_search(&call.name)) {
+        let (execution, status) = (Execution::Client, Status::Completed);
+        let arguments = RawValue::from_string(call.arguments_object().to_owned());
+        let arguments = arguments.unwrap_or_default();
+        return Made::ToolSearchCall { execution, call_id, status, arguments }.into();
+    }
+    let marks = match deferral {
+        Some(deferral) => placed(marks, |kept| deferral.namespace(&call.name, kept)),
+        None => placed(marks, |kept| kept.filter(|_| refers)),
+    };
+    let (name, arguments) = (body::name(&call.name), written(call, server));
+    Item::Made { made: Made::FunctionCall { call_id, name, arguments }, marks }
+}
+
+/// The marks of a call, with the namespace that its tool has in this request.
+fn placed<'a>(
+    marks: Option<&'a Map<String, Value>>,
+    namespace: impl Fn(Option<&'a str>) -> Option<&'a str>,
+) -> Option<Cow<'a, Map<String, Value>>> {
+    let kept = marks.and_then(|marks| marks.get(NAMESPACE)?.as_str());
+    let namespace = namespace(kept);
+    if namespace == kept {
+        return marks.map(Cow::Borrowed);
+    }
+    let mut marks = marks.cloned().unwrap_or_default();
+    match namespace {
+        Some(namespace) => {
+            marks.insert(NAMESPACE.to_owned(), namespace.into());
+        }
+        None => {
+            marks.shift_remove(NAMESPACE);
+        }
+    }
+    (!marks.is_empty()).then_some(Cow::Owned(marks))
 }
 
 #[cfg(test)]
@@ -209,7 +393,7 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::json;
-    use toolcrib_core::{Definition, Registry, Schema, ToolName, ToolSpec};
+    use toolcrib_core::{Definition, Dialect, Registry, Schema, ToolName, ToolSpec};
 
     use super::*;
     use crate::message::ToolCall;
@@ -247,7 +431,8 @@ mod tests {
     }
 
     fn result(id: &str, content: Vec<Part>) -> CallResult {
-        CallResult { call_id: id.into(), name: "t".into(), content, is_error: false }
+        let (call_id, name) = (id.into(), "t".into());
+        CallResult { call_id, name, content, ..CallResult::default() }
     }
 
     fn picture() -> Part {
@@ -368,8 +553,12 @@ mod tests {
             call("1", "{}"),
             call("2", "{}"),
         ])];
+        // A namespace is that of a tool, here one of the user's own.
+        let mut request = request(conversation);
+        let extra = Map::from_iter([("tools".to_owned(), json!([]))]);
+        request.options = Arc::new(ModelOptions { extra, ..ModelOptions::default() });
         assert_eq!(
-            input(&request(conversation)),
+            input(&request),
             json!([
                 {"type": "message", "role": "assistant", "content": "Looking",
                     "phase": "commentary"},

@@ -11,7 +11,10 @@ use crate::providers::openai_chat::{in_band, usage};
 
 /// Members of an item that have no place in a conversation but must go back with it. They are
 /// kept before what they belong to, as a piece of the API's own that has no type.
-pub(super) const MARKS: [&str; 2] = ["phase", "namespace"];
+pub(super) const MARKS: [&str; 2] = ["phase", NAMESPACE];
+
+/// Where a tool lives that is called.
+pub(super) const NAMESPACE: &str = "namespace";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -36,7 +39,8 @@ impl Response {
         Self { status: Some(status.into()), ..self }
     }
 
-    pub(super) fn into_reply(self) -> Result<Reply, ProviderError> {
+    /// What was said. `search` is what calls of our own search are called by, where there is one.
+    pub(super) fn into_reply(self, search: Option<&str>) -> Result<Reply, ProviderError> {
         if !self.error.is_null() {
             return Err(in_band(&self.error));
         }
@@ -59,7 +63,7 @@ impl Response {
         let mut content = Vec::new();
         let mut refusal = String::new();
         for item in self.output.into_iter().flatten() {
-            read_item(item, &mut content, &mut refusal);
+            read_item(item, search, &mut content, &mut refusal);
         }
         if !refusal.is_empty() {
             stop = StopReason::Refusal(Some(refusal));
@@ -68,7 +72,7 @@ impl Response {
     }
 }
 
-fn read_item(item: Value, content: &mut Vec<Said>, refusal: &mut String) {
+fn read_item(item: Value, search: Option<&str>, content: &mut Vec<Said>, refusal: &mut String) {
     let said = match item["type"].as_str() {
         Some("message") => {
             let text = match &item["content"] {
@@ -83,11 +87,13 @@ fn read_item(item: Value, content: &mut Vec<Said>, refusal: &mut String) {
             }
             Said::Text { text }
         }
-        Some("function_call") => Said::Call(call(&item)),
-        _ => {
-            content.push(Said::Native { provider: NAME.into(), json: item });
-            return;
-        }
+        _ => match call(&item, search) {
+            Some(call) => Said::Call(call),
+            None => {
+                content.push(Said::Native { provider: NAME.into(), json: item });
+                return;
+            }
+        },
     };
     let marks: Map<String, Value> = MARKS
         .iter()
@@ -105,15 +111,20 @@ fn all<'a>(pieces: &'a Value, member: &'a str) -> impl Iterator<Item = &'a str> 
     pieces.as_array().into_iter().flatten().filter_map(move |piece| piece.get(member)?.as_str())
 }
 
-/// The call that an item of type `function_call` is.
-pub(super) fn call(item: &Value) -> ToolCall {
+/// The call that an item is, if it is one that we answer: of a function, or of our own search.
+pub(super) fn call(item: &Value, search: Option<&str>) -> Option<ToolCall> {
     let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+    let name = match item["type"].as_str()? {
+        "function_call" => text("name"),
+        "tool_search_call" if item["execution"] == "client" => search?.to_owned(),
+        _ => return None,
+    };
     let arguments = match &item["arguments"] {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         json => json.to_string(),
     };
-    ToolCall { id: text("call_id"), name: text("name"), arguments }
+    Some(ToolCall { id: text("call_id"), name, arguments })
 }
 
 #[cfg(test)]
@@ -125,7 +136,7 @@ mod tests {
     use crate::providers::openai_chat::refusal;
 
     fn reply(response: Value) -> Result<Reply, ProviderError> {
-        Response::read(&response.to_string())?.into_reply()
+        Response::read(&response.to_string())?.into_reply(Some("find"))
     }
 
     fn message(pieces: Value) -> Value {
@@ -175,6 +186,28 @@ mod tests {
         ];
         let usage = Usage { read: 64, written: 30, uncached: 6, output: 9 };
         assert_eq!(reply(response), Ok(Reply { content, stop: StopReason::End, usage }));
+    }
+
+    #[test]
+    fn a_search_that_is_ours_is_a_call_and_the_servers_own_is_kept() {
+        let search = |execution: &str, call_id: Value| {
+            json!({"id": "tsc_1", "type": "tool_search_call", "status": "completed",
+                "execution": execution, "call_id": call_id, "arguments": {"query": "mail"}})
+        };
+        let (ours, theirs) = (search("client", json!("call_1")), search("server", Value::Null));
+        let found = json!({"id": "tso_1", "type": "tool_search_output", "status": "completed",
+            "execution": "server", "call_id": null, "tools": []});
+        let response = || json!({"output": [theirs, found, ours]});
+        let call = Said::Call(ToolCall {
+            id: "call_1".into(),
+            name: "find".into(),
+            arguments: r#"{"query":"mail"}"#.into(),
+        });
+        let content = vec![native(theirs.clone()), native(found.clone()), call];
+        assert_eq!(reply(response()).unwrap().content, content);
+        // Where there is no search of ours, nothing is called.
+        let untold = Response::read(&response().to_string()).unwrap().into_reply(None).unwrap();
+        assert_eq!(untold.content[2], native(ours.clone()));
     }
 
     #[test]

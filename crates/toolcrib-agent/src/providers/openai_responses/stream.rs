@@ -1,5 +1,7 @@
 //! An answer of the Responses API, read as it comes.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -23,6 +25,8 @@ pub(super) struct Answer {
     /// What deltas have taken.
     told: Size,
     is_finished: bool,
+    /// What calls of our own search are called by.
+    search: Option<Arc<str>>,
 }
 
 /// A call that was told of.
@@ -117,6 +121,11 @@ fn response(event: &Event<'_>) -> Result<Response, ProviderError> {
 }
 
 impl Answer {
+    /// Nothing yet, of an answer that may call our own search.
+    pub(super) fn calling(search: Option<Arc<str>>) -> Self {
+        Self { search, ..Self::default() }
+    }
+
     /// The text of a delta, if it has any.
     fn told(&mut self, event: &Event<'_>) -> Result<Option<String>, ProviderError> {
         let text = event.delta.as_str().filter(|text| !text.is_empty());
@@ -134,8 +143,7 @@ impl Answer {
         let Some(json) = event.item else { return Ok(None) };
         self.kept.grow(json.get().len())?;
         let item: Value = serde_json::from_str(json.get()).map_err(no_event)?;
-        if item["type"] == "function_call" {
-            let read = call(&item);
+        if let Some(read) = call(&item, self.search.as_deref()) {
             let id = item["id"].as_str();
             let index = self.place(event, id).unwrap_or_else(|| {
                 let index = self.calls.len();
@@ -147,7 +155,10 @@ impl Answer {
                 });
                 index
             });
-            if !self.calls[index].has_arguments && !read.arguments.is_empty() {
+            // The arguments of a search come as one object, which is empty to begin with.
+            let is_whole = item["type"] == "function_call"
+                || event.r#type.as_deref() == Some("response.output_item.done");
+            if is_whole && !self.calls[index].has_arguments && !read.arguments.is_empty() {
                 self.calls[index].has_arguments = true;
                 out.push(Delta::Arguments { index, text: read.arguments });
             }
@@ -173,7 +184,7 @@ impl Answer {
             self.items.sort_by_key(|(place, _)| *place);
             response.output = Some(self.items.drain(..).map(|(_, item)| item).collect());
         }
-        let reply = response.into_reply()?;
+        let reply = response.into_reply(self.search.as_deref())?;
         self.tell_the_rest(&reply, out);
         out.push(Delta::Finished(reply));
         self.is_finished = true;
@@ -214,7 +225,7 @@ mod tests {
     use crate::provider::StopReason;
 
     fn read(events: &[Value]) -> Result<Vec<Delta>, ProviderError> {
-        let (mut answer, mut out) = (Answer::default(), Vec::new());
+        let (mut answer, mut out) = (Answer::calling(Some("find".into())), Vec::new());
         for event in events {
             answer.piece(&event.to_string(), &mut out)?;
         }
@@ -489,6 +500,54 @@ mod tests {
                 Delta::Finished(reply),
             ]
         );
+    }
+
+    #[test]
+    fn a_search_is_told_of_as_a_call() {
+        let search = |status: &str, arguments: Value| {
+            json!({"id": "tsc_1", "type": "tool_search_call", "status": status,
+                "execution": "client", "call_id": "call_1", "arguments": arguments})
+        };
+        let theirs = json!({"id": "tsc_2", "type": "tool_search_call", "status": "completed",
+            "execution": "server", "call_id": null, "arguments": {"paths": ["crm"]}});
+        let query = json!({"query": "mail"});
+        let output = json!([theirs, search("completed", query.clone()), function_call(2, "{}")]);
+        for (begun, last) in [
+            (json!({}), response(output.clone())),
+            (Value::Null, response(Value::Null)),
+            (json!(""), response(json!([]))),
+        ] {
+            let events = [
+                item("added", 0, theirs.clone()),
+                item("done", 0, theirs.clone()),
+                item("added", 1, search("in_progress", begun)),
+                item("done", 1, search("completed", query.clone())),
+                item("added", 2, function_call(2, "")),
+                delta("function_call_arguments", 2, "{}"),
+                item("done", 2, function_call(2, "{}")),
+                json!({"type": "response.completed", "response": last}),
+            ];
+            let arguments = r#"{"query":"mail"}"#;
+            let call = |id: &str, name: &str, arguments: &str| {
+                let (id, name) = (id.into(), name.into());
+                Said::Call(ToolCall { id, name, arguments: arguments.into() })
+            };
+            let content = vec![
+                Said::Native { provider: NAME.into(), json: theirs.clone() },
+                call("call_1", "find", arguments),
+                call("call_2", "look", "{}"),
+            ];
+            assert_eq!(
+                read(&events).unwrap(),
+                [
+                    Delta::Call { index: 0, name: "find".into() },
+                    Delta::Arguments { index: 0, text: arguments.into() },
+                    Delta::Call { index: 1, name: "look".into() },
+                    Delta::Arguments { index: 1, text: "{}".into() },
+                    Delta::Finished(Reply { content, stop: StopReason::End, usage: USED }),
+                ]
+            );
+        }
     }
 
     #[test]
