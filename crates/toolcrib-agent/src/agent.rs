@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolcrib_core::{Policy, ResumeError, ResumeReport, Saved, Session, Strategy};
+use toolcrib_core::{
+    Policy, ResumeError, ResumeReport, Saved, Session, Snapshot, Strategy, StrategyChoice,
+};
 use toolcrib_runtime::Crib;
 use toolcrib_tokens::{Feature, Model};
 
 use crate::chat::Chat;
+use crate::compaction::CompactionRules;
 use crate::hooks::{Chain, Hooks};
 use crate::message::Message;
 use crate::permission::{Approver, Permissions};
 use crate::provider::{ModelOptions, Provider};
+use crate::spending::{Meter, Spent};
 
 /// A model, tools, and the rules between them. A handle: clones are the same agent, and any
 /// number of conversations may run on it at once.
@@ -46,11 +50,16 @@ pub(crate) struct Parts {
     pub(crate) system: Arc<str>,
     pub(crate) options: Arc<ModelOptions>,
     pub(crate) sees_images: bool,
+    /// What a table knows of the model.
+    pub(crate) known: Option<Arc<Model>>,
+    /// How many tools are offered before the model has searched for any.
+    pub(crate) predict: usize,
     pub(crate) policy: Policy,
     pub(crate) hooks: Chain,
     pub(crate) permissions: Permissions,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) limits: RunLimits,
+    pub(crate) compaction: CompactionRules,
 }
 
 /// How far a run may go.
@@ -88,6 +97,39 @@ impl Default for RunLimits {
     }
 }
 
+impl Parts {
+    /// Whether the model, through this provider, has a form of its own for tools that wait.
+    pub(crate) fn is_native(&self) -> bool {
+        self.provider.native().is_some_and(|feature| self.can(feature))
+    }
+
+    pub(crate) fn can(&self, feature: Feature) -> bool {
+        self.known.as_ref().is_some_and(|model| model.can(feature))
+    }
+
+    /// The strategy, unless it is native and that can't be: then why.
+    fn native_or(&self, strategy: Strategy) -> Result<Strategy, String> {
+        let settings = self.crib.engine().settings();
+        match strategy {
+            Strategy::Native if !self.is_native() => Err(self.without_native()),
+            Strategy::Native if settings.strategy == StrategyChoice::Dispatch => {
+                let text = "strategy `dispatch` is used in place of `native`, as the settings say";
+                Err(text.to_owned())
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Why a conversation is not had natively that should be.
+    pub(crate) fn without_native(&self) -> String {
+        format!(
+            "`{}` is not known to have a form of its own for tools that wait, so strategy \
+             `dispatch` is used in place of `native`",
+            self.model
+        )
+    }
+}
+
 impl Agent {
     /// Begins to make an agent.
     pub fn builder(
@@ -103,13 +145,15 @@ impl Agent {
                 system: "".into(),
                 options: Arc::default(),
                 sees_images: true,
+                known: None,
+                predict: 0,
                 policy: Policy::default(),
                 hooks: Chain::default(),
                 permissions: Permissions::allow_all(),
                 approver: None,
                 limits: RunLimits::default(),
+                compaction: CompactionRules::default(),
             },
-            output: None,
         }
     }
 
@@ -152,17 +196,43 @@ impl Agent {
         strategy: Strategy,
         history: Vec<Arc<Message>>,
     ) -> Result<(Chat, ResumeReport), ResumeError> {
+        let (saved, strategy, note) = match saved {
+            Saved::Snapshot(snapshot) => {
+                let (snapshot, strategy, note) = self.can_go_on(*snapshot, strategy);
+                (Saved::Snapshot(Box::new(snapshot)), strategy, note)
+            }
+            groups @ Saved::ExpandedGroups(_) => match self.0.native_or(strategy) {
+                Ok(strategy) => (groups, strategy, None),
+                Err(note) => (groups, Strategy::Dispatch, Some(note)),
+            },
+        };
         let resumed = self.0.crib.resume(saved, strategy, self.0.policy.clone()).await?;
-        let (conversation, report) = resumed;
+        let (conversation, mut report) = resumed;
+        report.notes.extend(note);
         Ok((Chat::new(self.clone(), conversation, history), report))
+    }
+
+    /// Adds up what a conversation with it costs, which has cost this much before.
+    pub(crate) fn meter(&self, spent: Spent) -> Meter {
+        Meter::new(self.0.known.as_deref().cloned(), spent)
+    }
+
+    /// What a conversation goes on as here, and what is different about that.
+    pub(crate) fn can_go_on(
+        &self,
+        snapshot: Snapshot,
+        strategy: Strategy,
+    ) -> (Snapshot, Strategy, Option<String>) {
+        match self.0.native_or(strategy) {
+            Ok(strategy) => (snapshot, strategy, None),
+            Err(note) => (snapshot.without_native(), Strategy::Dispatch, Some(note)),
+        }
     }
 }
 
 /// Makes an [`Agent`].
 pub struct AgentBuilder {
     parts: Parts,
-    /// The longest answer the model gives.
-    output: Option<u64>,
 }
 
 impl AgentBuilder {
@@ -178,11 +248,20 @@ impl AgentBuilder {
         self
     }
 
-    /// What a table knows of the model: whether it sees pictures, and how long its answers may
-    /// be unless the options say so.
+    /// What a table knows of the model: whether it sees pictures, how long its answers may be
+    /// unless the options say so, how long its window is, what it costs, and whether it has a form
+    /// of its own for tools that wait.
     pub fn known_as(mut self, model: &Model) -> Self {
         self.parts.sees_images = model.can(Feature::Images);
-        self.output = model.output;
+        self.parts.known = Some(Arc::new(model.clone()));
+        self
+    }
+
+    /// Offers so many tools, those likeliest to be needed, at the end of the first message that a
+    /// conversation begins with, which saves a search when they are the right ones. None unless
+    /// told: their schemas are paid for whether or not they are used.
+    pub fn predict(mut self, most: usize) -> Self {
+        self.parts.predict = most;
         self
     }
 
@@ -211,6 +290,12 @@ impl AgentBuilder {
         self
     }
 
+    /// When a conversation is compacted, and what stays of it.
+    pub fn compaction(mut self, rules: CompactionRules) -> Self {
+        self.parts.compaction = rules;
+        self
+    }
+
     /// How far a run may go.
     pub fn limits(mut self, limits: RunLimits) -> Self {
         self.parts.limits = limits;
@@ -219,7 +304,8 @@ impl AgentBuilder {
 
     /// The agent.
     pub fn build(self) -> Agent {
-        let Self { mut parts, output } = self;
+        let Self { mut parts } = self;
+        let output = parts.known.as_ref().and_then(|model| model.output);
         if parts.options.max_output.is_none() && output.is_some() {
             Arc::make_mut(&mut parts.options).max_output = output;
         }

@@ -6,11 +6,15 @@ use std::time::Instant;
 use futures::future::join_all;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use toolcrib_core::{Call, ToolName};
-use toolcrib_runtime::{CallError, Caller, Listener, Ready, Resolved, ToolResult};
+use toolcrib_core::{Call, Revealed, ToolName};
+use toolcrib_runtime::{
+    CallError, CallMark, Caller, Content, Listener, Ready, Resolved, ToolResult,
+};
 
 use crate::event::{CallRecord, Event};
+use crate::history::failure;
 use crate::hooks::{PendingCall, Verdict};
+use crate::keeping::made;
 use crate::message::{CallResult, Part, ToolCall};
 use crate::permission::{Approval, Permission};
 use crate::repeats::Repeats;
@@ -51,6 +55,26 @@ struct Answered {
     result: ToolResult,
     /// Whether it is a verb, which a record of calls leaves out.
     is_verb: bool,
+    /// Tools that it gives to the model.
+    revealed: Vec<Revealed>,
+}
+
+impl Answered {
+    /// An answer of the engine's has limits of its own, and every byte of a schema counts.
+    fn as_result(&self, made: &ToolCall) -> CallResult {
+        let (call_id, name) = (made.id.clone(), made.name.clone());
+        let says_nothing = self.result.content().iter().all(|content| match content {
+            Content::Text(text) => text.is_empty(),
+            Content::Block(_) => false,
+        });
+        let content = if says_nothing && !self.revealed.is_empty() {
+            Vec::new()
+        } else {
+            results::parts(&self.result, None)
+        };
+        let (is_error, revealed) = (self.result.is_error(), self.revealed.clone());
+        CallResult { call_id, name, content, is_error, revealed }
+    }
 }
 
 /// What came of one call.
@@ -93,7 +117,13 @@ impl Run<'_> {
             for (call, prepared) in pairs {
                 let stop = finished.iter().find_map(|it| it.stop.as_deref());
                 let prepared = match stop {
-                    Some(reason) => prepared.left_out(&format!("Nothing was run: {reason}")),
+                    Some(reason) => {
+                        let left_out = prepared.left_out(&format!("Nothing was run: {reason}"));
+                        if let Prepared::Answered(answered) = &left_out {
+                            self.keep_result(&answered.as_result(call)).await;
+                        }
+                        left_out
+                    }
                     None => prepared,
                 };
                 finished.push(self.execute(call, prepared).await);
@@ -106,18 +136,30 @@ impl Run<'_> {
     }
 
     /// Understands a call; `may_be_cut` if the reply ended in the middle of it, for all we know.
+    /// What is decided is kept, so that nobody is asked twice.
     async fn prepare(&self, call: &ToolCall, may_be_cut: bool) -> Prepared {
+        let prepared = self.understand(call, may_be_cut).await;
+        if let Prepared::Answered(answered) = &prepared {
+            let result = answered.as_result(call);
+            if answered.is_verb {
+                // What a verb answers is the same when it is asked again.
+                self.note_result(&result);
+            } else {
+                self.keep_result(&result).await;
+            }
+        }
+        prepared
+    }
+
+    async fn understand(&self, call: &ToolCall, may_be_cut: bool) -> Prepared {
         let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-        let parsed = serde_json::from_str::<Value>(text);
-        let is_broken = parsed.is_err();
         // What is not JSON is shown to the engine as it is: its answer has the schema in it.
-        let arguments = parsed.unwrap_or_else(|_| Value::String(text.to_owned()));
+        let arguments = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
         let call_as_made = Call::new(call.name.clone(), arguments);
         if self.cancel.is_cancelled() {
             return self.answered(&call_as_made, ToolResult::error(CANCELLED));
         }
-        // Where arguments had not begun, some providers send `{}`: a tool might run with that.
-        if may_be_cut && (is_broken || text.trim() == "{}") {
+        if may_be_cut && is_cut(call) {
             return self.answered(&call_as_made, ToolResult::error(CUT));
         }
         let understood = async {
@@ -132,10 +174,11 @@ impl Run<'_> {
             Resolved::Done(outcome) => {
                 self.tell_loaded(&outcome.effects.loaded).await;
                 let mut prepared = self.answered(&meant, outcome.result);
-                if let (Prepared::Answered(it), Some(tool)) =
-                    (&mut prepared, &outcome.effects.misfit)
-                {
-                    it.name = self.exposed(tool);
+                if let Prepared::Answered(it) = &mut prepared {
+                    it.revealed = outcome.effects.revealed;
+                    if let Some(tool) = &outcome.effects.misfit {
+                        it.name = self.exposed(tool);
+                    }
                 }
                 prepared
             }
@@ -156,11 +199,14 @@ impl Run<'_> {
         let target = call.target();
         let is_verb = target.names_verb();
         let Call { name, arguments, .. } = target;
-        Prepared::Answered(Answered { name, arguments, result, is_verb })
+        Prepared::Answered(Answered { name, arguments, result, is_verb, revealed: Vec::new() })
     }
 
     async fn tell_loaded(&self, loaded: &[ToolName]) {
         if loaded.is_empty() {
+            return;
+        }
+        if !self.keep_loads().await {
             return;
         }
         let tools = loaded.iter().map(|tool| self.exposed(tool)).collect();
@@ -262,19 +308,17 @@ impl Run<'_> {
         self.emit
             .tell(Event::CallStarted { id, name: name.clone(), arguments: arguments.clone() })
             .await;
-        let (result, most, is_verb, stop) = match prepared {
-            // An answer of the engine's has limits of its own, and every byte of a schema counts.
-            Prepared::Answered(Answered { result, is_verb, .. }) => (result, None, is_verb, None),
+        let (result, is_verb, stop) = match prepared {
+            Prepared::Answered(answered) => (answered.as_result(made), answered.is_verb, None),
             Prepared::Run { ready, call } => {
                 let (result, stop) = self.run_tool(*ready, &call).await;
-                (result, Some(self.agent.limits.result_bytes), false, stop)
+                let content = results::parts(&result, Some(self.agent.limits.result_bytes));
+                let (call_id, name, is_error) =
+                    (made.id.clone(), made.name.clone(), result.is_error());
+                let result = CallResult { call_id, name, content, is_error, revealed: Vec::new() };
+                self.keep_result(&result).await;
+                (result, false, stop)
             }
-        };
-        let result = CallResult {
-            call_id: made.id.clone(),
-            name: made.name.clone(),
-            content: results::parts(&result, most),
-            is_error: result.is_error(),
         };
         let took = started.elapsed();
         self.emit
@@ -283,11 +327,50 @@ impl Run<'_> {
         Finished { name, arguments, result, is_verb, stop }
     }
 
+    /// Keeps what came of a call until the results of all are kept, so that it is not made again.
+    /// That it could not be kept shows when all are to be.
+    async fn keep_result(&self, result: &CallResult) {
+        self.note_result(result);
+        if let Some(keeper) = self.keeper.as_deref()
+            && let Err(reason) = keeper.finished(result).await
+        {
+            tracing::warn!(reason, "a result was not kept");
+        }
+    }
+
+    fn note_result(&self, result: &CallResult) {
+        let text = serde_json::to_string(result).ok();
+        self.unfinished.note(made(&result.call_id, &result.name), text);
+    }
+
+    /// Keeps what is loaded; says whether it may be told of.
+    pub(crate) async fn keep_loads(&self) -> bool {
+        let Some(keeper) = self.keeper.as_deref() else { return true };
+        let kept = keeper.loaded(self.conversation).await;
+        if let Err(reason) = &kept {
+            tracing::warn!(reason, "what is loaded was not kept");
+        }
+        kept.is_ok()
+    }
+
     /// Runs a tool; says why the run can't go on, if that is so.
     async fn run_tool(&self, ready: Ready, call: &PendingCall) -> (ToolResult, Option<String>) {
         if self.cancel.is_cancelled() {
             return (ToolResult::error(CANCELLED), None);
         }
+        let hints = ready.tool().spec().annotations();
+        let mark = CallMark {
+            call_id: call.id.clone(),
+            tool: call.tool.to_string(),
+            idempotent: hints.is_read_only() || hints.idempotent == Some(true),
+        };
+        // What can't be told to have begun must not.
+        if let Some(keeper) = self.keeper.as_deref()
+            && let Err(reason) = keeper.began(mark.clone()).await
+        {
+            return (ToolResult::error(format!("Nothing was run: {reason}")), Some(reason));
+        }
+        self.unfinished.note(mark, None);
         let limit = self.agent.limits.call;
         let listener = Progress { emit: self.emit.clone(), id: call.id.clone() };
         let running = self.conversation.run(ready.on_behalf_of(Caller::new(listener)));
@@ -338,9 +421,24 @@ impl Run<'_> {
     }
 }
 
+/// Whether a call may be incomplete, if the reply was cut off in it. Where arguments had not begun,
+/// some providers send `{}`: a tool might run with that.
+fn is_cut(call: &ToolCall) -> bool {
+    let text = call.arguments.trim();
+    text.is_empty() || text == "{}" || serde_json::from_str::<Value>(text).is_err()
+}
+
+/// What comes of the calls of a reply that was cut off at its longest length, as far as that is
+/// certain before any of them is made.
+pub(crate) fn cut_off(calls: &[ToolCall]) -> Vec<CallResult> {
+    let last = calls.last().filter(|call| is_cut(call));
+    last.map(|call| failure(call, CUT)).into_iter().collect()
+}
+
 fn refused(call: PendingCall, result: ToolResult) -> Prepared {
     let (name, arguments) = (call.name.to_string(), call.arguments);
-    Prepared::Answered(Answered { name, arguments, result, is_verb: false })
+    let (is_verb, revealed) = (false, Vec::new());
+    Prepared::Answered(Answered { name, arguments, result, is_verb, revealed })
 }
 
 /// Passes on what a tool's server says while it works.

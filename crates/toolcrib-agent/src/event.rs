@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use toolcrib_core::Strategy;
 use toolcrib_tokens::Usage;
 
 use crate::message::{CallResult, Message};
+use crate::spending::TurnCost;
 
 /// Something that happened during a run.
 ///
@@ -54,6 +56,8 @@ pub enum Event {
         turn: usize,
         /// What it took.
         usage: Usage,
+        /// What that cost, and what it would have cost with every schema sent.
+        cost: TurnCost,
         /// Whether what was written is part of the conversation now. If not, the model failed or
         /// declined, and what was written is void.
         kept: bool,
@@ -111,10 +115,26 @@ pub enum Event {
         /// Their names.
         tools: Vec<String>,
     },
+    /// The older part of the conversation is to become a summary, which the model is asked for.
+    Compacting,
+    /// It has. If it could not, a note says why.
+    Compacted(Compaction),
     /// The history has grown: what a host keeps, it keeps now.
     Appended {
         /// By this.
         message: Arc<Message>,
+    },
+    /// How tools reach the model was left open, and is settled for this conversation.
+    Chosen {
+        /// The strategy.
+        strategy: Strategy,
+        /// Why that one.
+        why: String,
+    },
+    /// Something is different from what was asked for, and the run goes on.
+    Note {
+        /// What, and why.
+        text: String,
     },
     /// The run has ended.
     RunFinished(Answer),
@@ -122,6 +142,20 @@ pub enum Event {
 
 fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// What became of a conversation that was compacted.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Compaction {
+    /// How many messages there were.
+    pub before: usize,
+    /// How many there are.
+    pub after: usize,
+    /// The summary, as the model wrote it.
+    pub summary: String,
+    /// What that took.
+    pub cost: TurnCost,
 }
 
 /// What came of a run.
@@ -191,6 +225,12 @@ pub enum End {
         /// Why.
         reason: String,
     },
+    /// The conversation can't be kept any more: a disk is full, say. What happened since is still
+    /// there, and the next run tries to keep it.
+    NotKept {
+        /// Why.
+        reason: String,
+    },
     /// The model could not be asked.
     Failed {
         /// Why.
@@ -215,6 +255,7 @@ impl fmt::Display for End {
             }
             Self::Empty => f.write_str("the model answered nothing"),
             Self::Stopped { reason } => write!(f, "stopped: {reason}"),
+            Self::NotKept { reason } => write!(f, "stopped: {reason}"),
             Self::Failed { reason } => write!(f, "the model could not be asked: {reason}"),
         }
     }

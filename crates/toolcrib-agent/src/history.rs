@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::message::{CallResult, Message, Part, Said, ToolCall};
 
 /// What stands in for the result of a call that nobody saw the end of.
-const INTERRUPTED: &str = "The run was interrupted before this call had a result. It may or may \
+pub(crate) const INTERRUPTED: &str = "The run was interrupted before this call had a result. It may or may \
                            not have taken effect.";
 
 /// Makes a history valid that was cut off: calls without a result get one that says so, and
@@ -61,6 +61,7 @@ pub(crate) fn failure(call: &ToolCall, text: impl Into<String>) -> CallResult {
         name: call.name.clone(),
         content: vec![Part::text(text)],
         is_error: true,
+        revealed: Vec::new(),
     }
 }
 
@@ -113,7 +114,7 @@ mod tests {
             call_id: (*id).into(),
             name: "t".into(),
             content: vec![Part::text("ok")],
-            is_error: false,
+            ..CallResult::default()
         };
         Message::Tool { results: ids.iter().map(result).collect() }
     }

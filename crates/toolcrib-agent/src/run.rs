@@ -1,33 +1,31 @@
 //! The loop: ask the model, run what it calls, ask again. The only one there is; it streams, and
 //! keeps nothing but the history it is given.
 
-use std::collections::hash_map::RandomState;
+mod ask;
+mod compact;
+
 use std::future::poll_fn;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
-use futures::StreamExt;
 use futures::channel::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::{Fingerprint, TurnReport};
 use toolcrib_runtime::Conversation;
 use toolcrib_tokens::Usage;
 
 use crate::agent::Parts;
-use crate::batch::Batch;
-use crate::chat::Steering;
+use crate::batch::{Batch, cut_off};
+use crate::chat::{Steering, in_common};
 use crate::event::{Answer, End, Event};
 use crate::history::{Ids, failure, mend};
 use crate::hooks::Flow;
-use crate::message::{Assistant, Message, Said, ToolCall};
+use crate::keeping::{Keeper, Unfinished};
+use crate::message::{Assistant, CallResult, Message, Said, ToolCall};
 use crate::permission::Remembered;
-use crate::provider::{Delta, ProviderError, Reply, Request, Retry, StopReason};
+use crate::provider::StopReason;
+use crate::reopen::known_result;
 use crate::repeats::Repeats;
-
-/// The first pause before a request is sent again; each further one is twice as long.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+use crate::spending::Meter;
 
 /// Hands out events.
 #[derive(Clone)]
@@ -66,32 +64,147 @@ pub(crate) struct Run<'a> {
     pub(crate) cancel: CancellationToken,
     pub(crate) emit: Emitter,
     /// See [`Run::cache_key`].
-    pub(crate) key: Option<Arc<str>>,
+    pub(crate) key: &'a mut Option<Arc<str>>,
+    /// Keeps the conversation, if it is kept.
+    pub(crate) keeper: Option<&'a mut Keeper>,
+    /// What is known of the calls of the last message.
+    pub(crate) unfinished: &'a mut Unfinished,
+    /// What was added to the history and could not be kept, so that nobody was told.
+    pub(crate) untold: &'a mut Vec<Arc<Message>>,
+    /// Whether it is worth trying to compact the conversation by itself.
+    pub(crate) may_compact: bool,
+    /// Why it can't be kept.
+    pub(crate) unkept: Option<String>,
+    pub(crate) meter: &'a mut Meter,
+    /// What the last answer took, and how many messages there were before it.
+    pub(crate) last: &'a mut Option<(Usage, usize)>,
 }
 
 impl Run<'_> {
     pub(crate) async fn drive(mut self, input: Vec<Message>) {
         self.emit.tell(Event::RunStarted).await;
-        mend(self.history);
-        self.steering.take().into_iter().for_each(|message| self.append(message));
-        if input.is_empty() && ends_in_text(self.history) {
-            // Providers take an answer's beginning for its whole, or not at all.
-            self.append(Message::notice("Go on where you stopped."));
-        }
-        input.into_iter().for_each(|message| self.append(message));
         let mut answer = Answer::default();
-        answer.end = match self.turns(&mut answer).await {
-            Ok(end) => end,
-            Err(Cancelled) => End::Cancelled,
+        answer.end = match self.begin(input, &mut answer).await {
+            Some(end) => end,
+            None => match self.turns(&mut answer).await {
+                Ok(end) => end,
+                Err(Cancelled) => End::Cancelled,
+            },
         };
+        // What was loaded or counted since the last message is not kept with it.
+        self.save(&[]).await;
+        if let Some(reason) = self.unkept.take() {
+            answer.end = End::NotKept { reason };
+        }
         self.agent.hooks.on_run_end(&answer).await;
         self.emit.send(Event::RunFinished(answer));
     }
 
-    fn append(&mut self, message: Message) {
-        let message = Arc::new(message);
-        self.history.push(message.clone());
-        self.emit.send(Event::Appended { message });
+    /// Adds what is new to the history. Says how the run ends, if it does.
+    async fn begin(&mut self, input: Vec<Message>, answer: &mut Answer) -> Option<End> {
+        let stopped = self.make_valid(answer).await;
+        let mut news = self.steering.take();
+        if input.is_empty() && news.is_empty() && ends_in_text(self.history) {
+            // Providers take an answer's beginning for its whole, or not at all.
+            news.push(Message::notice("Go on where you stopped."));
+        }
+        news.extend(input);
+        self.append_all(news).await;
+        stopped.map(|reason| End::Stopped { reason })
+    }
+
+    /// Makes the history valid, if it is not. Says why the run can't go on, if it can't.
+    async fn make_valid(&mut self, answer: &mut Answer) -> Option<String> {
+        let stopped = self.finish_calls(answer).await;
+        // Nothing is known of any calls that are yet to come.
+        *self.unfinished = Unfinished::default();
+        let before = self.history.clone();
+        mend(self.history);
+        if let Some(keeper) = self.keeper.as_deref_mut() {
+            keeper.differs_from(in_common(&before, self.history));
+        }
+        stopped
+    }
+
+    /// Answers calls that were left open, with what is known of them. When the program ended which
+    /// the conversation was kept by, those are made that certainly have not taken effect, or do no
+    /// harm when they are made again. Says why the run can't go on, if so.
+    async fn finish_calls(&mut self, answer: &mut Answer) -> Option<String> {
+        let (known, to_be_made) = (self.unfinished.calls(), self.unfinished.to_be_made);
+        let Some(Message::Assistant(said)) = self.history.last().map(|message| &**message) else {
+            return None;
+        };
+        let calls: Vec<ToolCall> = said.calls().cloned().collect();
+        if calls.is_empty() || (known.is_empty() && !to_be_made) {
+            return None;
+        }
+        let result = |call: &ToolCall| known_result(call, &known, to_be_made);
+        let mut results: Vec<Option<CallResult>> = calls.iter().map(result).collect();
+        let open = calls.iter().zip(&results).filter(|(_, result)| result.is_none());
+        let open: Vec<ToolCall> = open.map(|(call, _)| call.clone()).collect();
+        let batch = self.batch(&open, false, &mut Repeats::default()).await;
+        answer.calls.extend(batch.records);
+        let mut made = batch.results.into_iter();
+        results.iter_mut().filter(|result| result.is_none()).for_each(|it| *it = made.next());
+        self.append(Message::Tool { results: results.into_iter().flatten().collect() }).await;
+        batch.stop
+    }
+
+    async fn append(&mut self, message: Message) {
+        self.append_all([message]).await;
+    }
+
+    /// Adds to the history. Who is told of it can rely on it being kept.
+    async fn append_all(&mut self, messages: impl IntoIterator<Item = Message>) {
+        self.append_settled(messages, &[]).await;
+    }
+
+    /// The same, with what came of calls in the last of the messages, as far as that is settled.
+    async fn append_settled(
+        &mut self,
+        messages: impl IntoIterator<Item = Message>,
+        settled: &[CallResult],
+    ) {
+        let news: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
+        if news.is_empty() {
+            return;
+        }
+        self.history.extend(news.iter().cloned());
+        self.untold.extend(news);
+        if self.save(settled).await {
+            // What is known of calls was known of those before.
+            *self.unfinished = Unfinished::default();
+        }
+    }
+
+    /// Keeps what is not kept yet, if the conversation is kept, and tells of it; says whether all
+    /// is well.
+    async fn save(&mut self, settled: &[CallResult]) -> bool {
+        if let Some(keeper) = self.keeper.as_deref_mut()
+            && self.unkept.is_none()
+        {
+            let spent = self.meter.spent();
+            let saved = keeper.save(self.history, spent, self.conversation, settled).await;
+            self.unkept = saved.err();
+        }
+        let is_kept = self.unkept.is_none();
+        if is_kept {
+            for message in self.untold.drain(..) {
+                self.emit.send(Event::Appended { message });
+            }
+        }
+        is_kept
+    }
+
+    /// Keeps what is not kept yet, and no more.
+    pub(crate) async fn save_only(mut self) -> Result<(), End> {
+        self.save(&[]).await;
+        self.not_kept().map_or(Ok(()), Err)
+    }
+
+    /// What ends a run whose conversation can't be kept: nothing more happens that would be lost.
+    fn not_kept(&self) -> Option<End> {
+        self.unkept.clone().map(|reason| End::NotKept { reason })
     }
 
     /// What somebody else does, unless the run is cancelled meanwhile.
@@ -109,13 +222,30 @@ impl Run<'_> {
     async fn turns(&mut self, answer: &mut Answer) -> Result<End, Cancelled> {
         let mut ids = Ids::of(self.history);
         let mut repeats = Repeats::default();
+        let (mut paused, mut just_compacted) = (false, false);
+        self.may_compact = self.agent.compaction.enabled;
         loop {
-            self.steering.take().into_iter().for_each(|message| self.append(message));
+            self.append_all(self.steering.take()).await;
+            // What its provider still works on can't be told apart from what it has said.
+            if !paused && self.may_compact {
+                self.compact_if_due(answer).await?;
+            }
             let reply = match self.ask(answer).await? {
                 Ok(reply) => reply,
+                Err(full @ End::ContextFull { .. }) if self.may_compact && !just_compacted => {
+                    just_compacted = true;
+                    match self.compact_now(answer).await? {
+                        Some(Ok(())) => continue,
+                        Some(Err(end)) => return Ok(end),
+                        None => return Ok(full),
+                    }
+                }
                 Err(end) => return Ok(end),
             };
             let (mut reply, flow) = reply;
+            just_compacted = false;
+            paused = reply.stop == StopReason::Paused;
+            *self.last = Some((reply.usage, self.history.len()));
             ids.settle(&mut reply.content);
             let said = Assistant { content: reply.content };
             let (calls, text): (Vec<ToolCall>, String) =
@@ -123,10 +253,17 @@ impl Run<'_> {
             if !text.trim().is_empty() {
                 answer.text = text;
             }
-            self.append(Message::Assistant(said));
+            // What is settled about calls before any is made is kept with them.
             if let Flow::Stop(reason) = flow {
-                self.leave_unanswered(&calls, &reason);
+                let unmade = unmade(&calls, &reason);
+                self.append_all([Message::Assistant(said)].into_iter().chain(unmade)).await;
                 return Ok(End::Stopped { reason });
+            }
+            let cut = !matches!(reply.stop, StopReason::End | StopReason::Paused);
+            let settled = if cut { cut_off(&calls) } else { Vec::new() };
+            self.append_settled([Message::Assistant(said)], &settled).await;
+            if let Some(end) = self.not_kept() {
+                return Ok(end);
             }
             if calls.is_empty() {
                 match reply.stop {
@@ -143,11 +280,13 @@ impl Run<'_> {
                 }
                 continue;
             }
-            let cut = !matches!(reply.stop, StopReason::End | StopReason::Paused);
             let batch = self.batch(&calls, cut, &mut repeats).await;
             let Batch { results, records, stop, repeating } = batch;
             answer.calls.extend(records);
-            self.append(Message::Tool { results });
+            self.append(Message::Tool { results }).await;
+            if let Some(end) = self.not_kept() {
+                return Ok(end);
+            }
             if self.cancel.is_cancelled() {
                 return Err(Cancelled);
             }
@@ -163,184 +302,17 @@ impl Run<'_> {
             }
         }
     }
-
-    /// Gives calls that will not run a result that says so.
-    fn leave_unanswered(&mut self, calls: &[ToolCall], reason: &str) {
-        if calls.is_empty() {
-            return;
-        }
-        let text = format!("Nothing was run: {reason}");
-        let results = calls.iter().map(|call| failure(call, text.clone())).collect();
-        self.append(Message::Tool { results });
-    }
-
-    /// Asks the model, once as far as the conversation is concerned.
-    async fn ask(&mut self, answer: &mut Answer) -> Result<Result<(Reply, Flow), End>, Cancelled> {
-        let report = self.conversation.begin_turn();
-        self.tell_changes(report).await;
-        let shown = match self.conversation.prepare() {
-            Ok(shown) => shown,
-            Err(error) => return Ok(Err(End::Failed { reason: error.to_string() })),
-        };
-        for text in shown.announcements {
-            self.append(Message::Notice { text });
-        }
-        if answer.turns >= self.conversation.iteration_limit(self.agent.limits.turns) {
-            return Ok(Err(End::Limit { turns: answer.turns }));
-        }
-        let Parts { system, model, options, sees_images, hooks, .. } = self.agent;
-        let section = &shown.system_section;
-        let gap = if system.is_empty() || section.is_empty() { "" } else { "\n\n" };
-        let system = hooks.system_prompt(format!("{system}{gap}{section}"));
-        let system = self.unless_cancelled(system).await?;
-        let mut messages = self.unless_cancelled(hooks.context(self.history.clone())).await?;
-        // A hook that keeps the newest messages may have parted calls from their results.
-        mend(&mut messages);
-        let mut request = Request {
-            model: model.clone(),
-            system: system.into(),
-            tools: shown.tools,
-            messages,
-            options: options.clone(),
-            sees_images: *sees_images,
-            cache_key: self.cache_key(),
-        };
-        let flow = self.unless_cancelled(hooks.before_model(&mut request)).await?;
-        if let Flow::Stop(reason) = flow {
-            return Ok(Err(End::Stopped { reason }));
-        }
-        answer.turns += 1;
-        let turn = answer.turns;
-        self.emit.tell(Event::TurnStarted { turn }).await;
-        let (mut usage, before) = (Usage::default(), self.history.len());
-        let reply = self.settled(&request, &mut usage).await;
-        add(&mut answer.usage, usage);
-        let kept = matches!(reply, Ok(Ok(_))) || self.history.len() > before;
-        self.emit.tell(Event::TurnFinished { turn, usage, kept }).await;
-        reply
-    }
-
-    /// What the model answers, once hooks have seen it.
-    async fn settled(
-        &mut self,
-        request: &Request,
-        usage: &mut Usage,
-    ) -> Result<Result<(Reply, Flow), End>, Cancelled> {
-        let mut reply = match self.attempts(request, usage).await? {
-            Ok(reply) => reply,
-            Err(end) => return Ok(Err(end)),
-        };
-        let hooks = &self.agent.hooks;
-        let flow = self.unless_cancelled(hooks.after_model_response(&mut reply)).await?;
-        Ok(match reply.stop {
-            StopReason::Refusal(reason) => Err(End::Refused { reason }),
-            _ => Ok((reply, flow)),
-        })
-    }
-
-    /// Tells what the beginning of a turn has loaded and put out.
-    async fn tell_changes(&self, report: TurnReport) {
-        let names = |tools: &[Arc<str>]| tools.iter().map(ToString::to_string).collect();
-        if !report.evicted.is_empty() {
-            self.emit.tell(Event::Unloaded { tools: names(&report.evicted) }).await;
-        }
-        if !report.preloaded.is_empty() {
-            self.emit.tell(Event::Loaded { tools: names(&report.preloaded) }).await;
-        }
-    }
-
-    /// Equal for all requests of a conversation, also when it is resumed elsewhere.
-    fn cache_key(&mut self) -> Option<Arc<str>> {
-        if self.key.is_some() {
-            return self.key.clone();
-        }
-        let first = serde_json::to_vec(&**self.history.first()?).ok()?;
-        let key = Fingerprint::of([self.agent.system.as_bytes(), &first]).to_string();
-        self.key = Some(key.into());
-        self.key.clone()
-    }
-
-    /// Asks until there is an answer, or no more to be hoped for.
-    async fn attempts(
-        &mut self,
-        request: &Request,
-        usage: &mut Usage,
-    ) -> Result<Result<Reply, End>, Cancelled> {
-        let (mut failures, mut was_empty) = (0, false);
-        loop {
-            let error = match self.attempt(request).await {
-                Ok(reply) => {
-                    add(usage, reply.usage);
-                    if !is_empty(&reply) {
-                        return Ok(Ok(reply));
-                    }
-                    if was_empty {
-                        return Ok(Err(End::Empty));
-                    }
-                    was_empty = true;
-                    let reason = "the answer was empty".to_owned();
-                    self.emit.tell(Event::Retrying { reason, wait: Duration::ZERO }).await;
-                    continue;
-                }
-                Err(Cut::Cancelled { written }) => {
-                    // What a person has read, the model should know it said.
-                    if !written.trim().is_empty() {
-                        let content = vec![Said::Text { text: written }];
-                        self.append(Message::Assistant(Assistant { content }));
-                    }
-                    return Err(Cancelled);
-                }
-                Err(Cut::Failed(error)) => error,
-            };
-            let reason = error.to_string();
-            let limits = &self.agent.limits;
-            let wait = match error.retry() {
-                Retry::Never => None,
-                Retry::Soon => Some(backoff(failures)),
-                Retry::After(wait) => Some(wait),
-            };
-            let Some(wait) = wait.filter(|_| failures < limits.retries) else {
-                return Ok(Err(match error {
-                    ProviderError::ContextTooLong(reason) => End::ContextFull { reason },
-                    _ => End::Failed { reason },
-                }));
-            };
-            failures += 1;
-            let wait = wait.min(limits.wait);
-            tracing::info!(reason, ?wait, "the model will be asked again");
-            self.emit.tell(Event::Retrying { reason, wait }).await;
-            self.unless_cancelled(tokio::time::sleep(wait)).await?;
-        }
-    }
-
-    async fn attempt(&self, request: &Request) -> Result<Reply, Cut> {
-        let mut deltas = self.agent.provider.stream(request.clone());
-        let mut written = String::new();
-        loop {
-            let Ok(delta) = self.unless_cancelled(deltas.next()).await else {
-                return Err(Cut::Cancelled { written });
-            };
-            match delta {
-                Some(Ok(Delta::Finished(reply))) => return Ok(reply),
-                Some(Ok(Delta::Text(text))) => {
-                    written.push_str(&text);
-                    self.emit.tell(Event::Text { text }).await;
-                }
-                Some(Ok(Delta::Thinking(text))) => self.emit.tell(Event::Thinking { text }).await,
-                Some(Ok(Delta::Call { name, .. })) => self.emit.tell(Event::Writing { name }).await,
-                Some(Ok(Delta::Arguments { .. })) => {}
-                Some(Err(error)) => return Err(Cut::Failed(error)),
-                None => {
-                    let reason = "the answer ended before it was complete".to_owned();
-                    return Err(Cut::Failed(ProviderError::Broken(reason)));
-                }
-            }
-        }
-    }
 }
 
 /// Somebody has stopped the run.
 pub(crate) struct Cancelled;
+
+/// What answers calls that will not be made.
+fn unmade(calls: &[ToolCall], reason: &str) -> Option<Message> {
+    let text = format!("Nothing was run: {reason}");
+    let results = calls.iter().map(|call| failure(call, text.clone())).collect();
+    (!calls.is_empty()).then_some(Message::Tool { results })
+}
 
 /// Whether the last thing in a history is the model's own text.
 fn ends_in_text(history: &[Arc<Message>]) -> bool {
@@ -348,34 +320,4 @@ fn ends_in_text(history: &[Arc<Message>]) -> bool {
         Some(Message::Assistant(said)) => matches!(said.content.last(), Some(Said::Text { .. })),
         _ => false,
     }
-}
-
-/// Why an attempt brought no answer.
-enum Cut {
-    Cancelled { written: String },
-    Failed(ProviderError),
-}
-
-/// Whether there is nothing in an answer that a person or a tool could use, and no reason for it.
-fn is_empty(reply: &Reply) -> bool {
-    let is_nothing = |said: &Said| match said {
-        Said::Text { text } => text.trim().is_empty(),
-        Said::Call(_) => false,
-        Said::Native { .. } => true,
-    };
-    matches!(reply.stop, StopReason::End | StopReason::Other(_))
-        && reply.content.iter().all(is_nothing)
-}
-
-/// Twice as long each time, and not for everybody at the same moment.
-fn backoff(failures: u32) -> Duration {
-    let spread = RandomState::new().hash_one(failures) % 512;
-    FIRST_WAIT.saturating_mul(1 << failures.min(16)).mul_f64(0.75 + spread as f64 / 1024.0)
-}
-
-fn add(sum: &mut Usage, usage: Usage) {
-    sum.read += usage.read;
-    sum.written += usage.written;
-    sum.uncached += usage.uncached;
-    sum.output += usage.output;
 }

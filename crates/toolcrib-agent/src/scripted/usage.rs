@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use toolcrib_tokens::{Tokenizer, Usage};
 
-use crate::message::{Message, Said, ToolCall};
+use crate::message::{Message, Said, ToolCall, in_words};
 use crate::provider::Request;
 
 /// How many conversations are remembered.
@@ -81,6 +81,7 @@ pub(super) fn prompt(request: &Request) -> String {
         match &**message {
             Message::User { content } => content.iter().for_each(|part| line(&part.described())),
             Message::Notice { text } => line(text),
+            Message::Tools(change) => line(&in_words(change)),
             Message::Assistant(said) => said.content.iter().for_each(|said| match said {
                 Said::Text { text } => line(text),
                 Said::Call(ToolCall { name, arguments, .. }) => {

@@ -79,20 +79,13 @@ impl Chat {
             other => panic!("{other:?}"),
         };
         let (call_id, name) = (call.id.clone(), call.name.clone());
-        CallResult { call_id, name, content: vec![Part::text(text)], is_error }
+        let content = vec![Part::text(text)];
+        CallResult { call_id, name, content, is_error, ..CallResult::default() }
     }
 }
 
 fn request(tools: Vec<Definition>, messages: Vec<Arc<Message>>) -> Request {
-    Request {
-        model: "scripted".into(),
-        system: "".into(),
-        tools,
-        messages,
-        options: Arc::default(),
-        sees_images: false,
-        cache_key: None,
-    }
+    Request { tools, messages, sees_images: false, ..Request::new("scripted", []) }
 }
 
 /// What a turn says, with ids as the loop gives them.
