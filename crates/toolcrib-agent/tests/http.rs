@@ -122,15 +122,7 @@ async fn read_request(socket: &mut TcpStream) -> Option<String> {
 }
 
 fn request() -> Request {
-    Request {
-        model: "m".into(),
-        system: "".into(),
-        tools: Vec::new(),
-        messages: vec![Arc::new(Message::user("Hi"))],
-        options: Arc::default(),
-        sees_images: false,
-        cache_key: None,
-    }
+    Request { sees_images: false, ..Request::new("m", [Message::user("Hi")]) }
 }
 
 async fn ask(provider: &impl Provider) -> Vec<Result<Delta, ProviderError>> {

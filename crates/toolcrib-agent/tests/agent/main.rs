@@ -4,8 +4,12 @@
 
 mod calls;
 mod cancel;
+mod compaction;
+mod costs;
 mod faults;
 mod hooks;
+mod kept;
+mod native;
 mod permissions;
 mod presets;
 mod sub_agents;

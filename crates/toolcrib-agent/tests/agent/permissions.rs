@@ -184,9 +184,9 @@ async fn answers_go_along_to_another_model() {
     let other = Agent::builder(model.clone(), "other", stage.crib.clone())
         .permissions(Permissions::ask())
         .build();
-    let (mut moved, report) = chat.moved_to(&other).await.unwrap();
+    let report = chat.move_to(&other).await.unwrap();
     assert!(report.missing.is_empty(), "{report:?}");
-    let (_, answer) = follow(&mut moved, "Again.").await;
-    assert!(!answer.calls[0].is_error, "{:?}", last_results(moved.history()));
+    let (_, answer) = follow(&mut chat, "Again.").await;
+    assert!(!answer.calls[0].is_error, "{:?}", last_results(chat.history()));
     assert_eq!((questions.lines().len(), model.requests()[0].messages.len()), (1, 5));
 }

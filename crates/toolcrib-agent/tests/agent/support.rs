@@ -196,6 +196,17 @@ pub(crate) fn check_history(history: &[Arc<Message>]) {
     assert!(waiting.is_empty(), "{waiting:?} has no result at the end");
 }
 
+/// What was told to be different from what was asked for.
+pub(crate) fn notes(events: &[Event]) -> Vec<&str> {
+    let mut notes = Vec::new();
+    for event in events {
+        if let Event::Note { text } = event {
+            notes.push(text.as_str());
+        }
+    }
+    notes
+}
+
 /// What the model read in answer to its calls, newest batch.
 pub(crate) fn last_results(history: &[Arc<Message>]) -> Vec<String> {
     let newest = history.iter().rev().find_map(|message| match &**message {

@@ -1,13 +1,14 @@
 //! What the server's model says, before it is put into a provider's words.
 
+use serde_json::Value;
 use toolcrib_agent::Usage;
 
 /// One answer of the model.
 pub(crate) struct Answer {
     /// Which of the conversation's answers it is.
     pub(crate) number: usize,
-    /// The model that was asked.
-    pub(crate) model: String,
+    /// What was asked.
+    pub(crate) asked: Value,
     /// What it says, in order.
     pub(crate) said: Vec<Saying>,
 }
@@ -23,17 +24,31 @@ pub(crate) enum Saying {
         name: String,
         arguments: String,
     },
+    /// The provider's own search, and the tools that it found.
+    Found {
+        query: &'static str,
+        tools: &'static [&'static str],
+    },
     /// The model declines, with these words.
     Refusal(&'static str),
     /// The answer ends at the longest length allowed.
     Cut,
+    /// The request is said to have taken a great deal.
+    Costly,
 }
 
 impl Answer {
+    /// The model that was asked.
+    pub(crate) fn model(&self) -> &str {
+        self.asked["model"].as_str().unwrap_or_default()
+    }
+
     /// What it is said to have taken: other figures for every answer.
     pub(crate) fn usage(&self) -> Usage {
         let number = self.number as u64;
-        Usage { read: 1000 * number, written: 100 + number, uncached: 10 + number, output: number }
+        let is_costly = self.said.iter().any(|said| matches!(said, Saying::Costly));
+        let uncached = if is_costly { 90_000 } else { 10 + number };
+        Usage { read: 1000 * number, written: 100 + number, uncached, output: number }
     }
 
     pub(crate) fn has_calls(&self) -> bool {
@@ -65,6 +80,6 @@ pub(crate) fn pieces(text: &str) -> Vec<&str> {
 }
 
 /// An event of a stream that names its events.
-pub(crate) fn named_event(data: &serde_json::Value) -> String {
+pub(crate) fn named_event(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
 }

@@ -9,13 +9,13 @@ pub(crate) fn write(answer: &Answer) -> String {
     let usage = answer.usage();
     let start = json!({"type": "message_start", "message": {
         "id": format!("msg_{:02}", answer.number), "type": "message", "role": "assistant",
-        "model": answer.model, "content": [], "stop_reason": null, "stop_sequence": null,
+        "model": answer.model(), "content": [], "stop_reason": null, "stop_sequence": null,
         "stop_details": null, "container": null,
         "usage": {"input_tokens": usage.uncached, "cache_creation_input_tokens": usage.written,
             "cache_read_input_tokens": usage.read, "output_tokens": 1,
             "service_tier": "standard"}}});
     let mut events = vec![start, json!({"type": "ping"})];
-    let blocks = answer.said.iter().filter_map(|said| block(said, answer.number));
+    let blocks = answer.said.iter().flat_map(|said| blocks(said, answer.number));
     for (index, (block, deltas)) in blocks.enumerate() {
         events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
         events.extend(
@@ -41,7 +41,27 @@ pub(crate) fn write(answer: &Answer) -> String {
     events.iter().map(named_event).collect()
 }
 
-fn block(said: &Saying, number: usize) -> Option<(Value, Vec<Value>)> {
+/// A block as it begins, and the pieces of the rest.
+type Written = (Value, Vec<Value>);
+
+fn blocks(said: &Saying, number: usize) -> Vec<Written> {
+    let Saying::Found { query, tools } = said else {
+        return block(said, number).into_iter().collect();
+    };
+    let id = format!("srvtoolu_{number:02}");
+    let call = json!({"type": "server_tool_use", "id": id, "name": "tool_search_tool_bm25",
+        "input": {}, "caller": {"type": "direct"}});
+    let input = json!({"query": query}).to_string();
+    let written = [""].into_iter().chain(pieces(&input));
+    let written = written.map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
+    let references: Vec<Value> =
+        tools.iter().map(|name| json!({"type": "tool_reference", "tool_name": name})).collect();
+    let found = json!({"type": "tool_search_tool_result", "tool_use_id": id, "content":
+        {"type": "tool_search_tool_search_result", "tool_references": references}});
+    vec![(call, written.collect()), (found, Vec::new())]
+}
+
+fn block(said: &Saying, number: usize) -> Option<Written> {
     Some(match said {
         Saying::Thinking(text) => {
             let thought = pieces(text)
@@ -66,8 +86,8 @@ fn block(said: &Saying, number: usize) -> Option<(Value, Vec<Value>)> {
                 "caller": {"type": "direct"}});
             (block, written.collect())
         }
-        // These are told at the end.
-        Saying::Refusal(_) | Saying::Cut => return None,
+        // These are told at the end, or elsewhere.
+        Saying::Found { .. } | Saying::Refusal(_) | Saying::Cut | Saying::Costly => return None,
     })
 }
 

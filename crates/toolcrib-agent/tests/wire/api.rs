@@ -11,7 +11,7 @@ use crate::{anthropic, ollama, openai_chat, openai_responses};
 
 pub(crate) const KEY: &str = "a-key-for-tests";
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Api {
     Anthropic,
     OpenAiResponses,
@@ -32,6 +32,9 @@ pub(crate) enum Token {
 }
 
 impl Api {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Anthropic, Self::OpenAiResponses, Self::OpenAiChat, Self::Ollama];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
@@ -79,18 +82,22 @@ impl Api {
     }
 
     /// The headers that are the API's own business, in alphabetical order.
-    pub(crate) fn headers(self) -> Vec<(&'static str, String)> {
+    pub(crate) fn headers(self, body: &Value) -> Vec<(&'static str, String)> {
         let accept = ("accept", self.content_type().to_owned());
         let content = ("content-type", "application/json".to_owned());
-        match self {
+        let own = match self {
             Self::Anthropic => vec![
-                accept,
                 ("anthropic-version", "2023-06-01".to_owned()),
                 content,
                 ("x-api-key", KEY.to_owned()),
             ],
-            _ => vec![accept, ("authorization", format!("Bearer {KEY}")), content],
-        }
+            _ => vec![("authorization", format!("Bearer {KEY}")), content],
+        };
+        let changes_tools = self == Self::Anthropic
+            && self.messages(body).iter().any(|message| message["role"] == "system");
+        let beta = ("anthropic-beta", "mid-conversation-tool-changes-2026-07-01".to_owned());
+        let beta = changes_tools.then_some(beta);
+        [accept].into_iter().chain(beta).chain(own).collect()
     }
 
     pub(crate) fn content_type(self) -> &'static str {
@@ -163,6 +170,7 @@ impl Api {
     /// The names in the tools array of a body.
     pub(crate) fn tool_names(self, body: &Value) -> Vec<String> {
         let name = |tool: &Value| match self {
+            Self::OpenAiResponses if tool["type"] == "tool_search" => tool["type"].clone(),
             Self::Anthropic | Self::OpenAiResponses => tool["name"].clone(),
             Self::OpenAiChat | Self::Ollama => tool["function"]["name"].clone(),
         };

@@ -28,12 +28,12 @@ pub(crate) fn compare(file: &str, actual: &str) {
 
 /// All requests, byte for byte but for line breaks between the members of a body and between the
 /// elements of its long lists. Elements that stand in the same place of the request before, in
-/// the same conversation, are not repeated: `"= 0..4"` is the first four.
+/// the same conversation and to the same API, are not repeated: `"= 0..4"` is the first four.
 pub(crate) fn requests(exchanges: &[Exchange]) -> String {
-    let mut before: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut before: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     let mut requests = Vec::new();
     for Exchange { conversation, step, path, body, .. } in exchanges {
-        let previous = before.insert(conversation, body).unwrap_or("{}");
+        let previous = before.insert((conversation, path), body).unwrap_or("{}");
         let head = json!({"conversation": conversation, "answered_with": step, "path": path});
         let head = head.to_string();
         let head = head.trim_end_matches('}');

@@ -1,38 +1,56 @@
-//! The agent against servers that speak the providers' wire formats: one scenario for every
-//! provider and strategy, and every request compared with the one in `golden/`, byte for byte.
-//! `UPDATE_GOLDEN=1` writes these files anew. `e2e/sdk/run` checks them with the providers' own
-//! SDKs.
+//! The agent against servers that speak the providers' wire formats, and refuse what the providers
+//! would: two scenarios for every provider and strategy, and every request compared with the one in
+//! `golden/`, byte for byte. `UPDATE_GOLDEN=1` writes these files anew. `e2e/sdk/run` checks them
+//! with the providers' own SDKs.
 
 #![allow(clippy::unwrap_used)]
 
 mod answer;
 mod anthropic;
 mod api;
+mod checks;
+mod faults;
 mod golden;
+mod mistakes;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
+mod rules;
 mod scenario;
 mod server;
 mod tools;
+mod travels;
+mod way;
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-use toolcrib_agent::Said;
-use toolcrib_core::StrategyChoice;
+use serde_json::json;
 
-use answer::Saying;
-use api::{Api, Token};
-use scenario::{Fork, Story, play, play_endings};
+use api::Api;
+use checks::{
+    Pair, answers_are_read_as_they_were_meant, every_call_has_its_result, goes_on,
+    grows_at_its_end, parsed, requests_go_where_they_should,
+};
+use scenario::{Fork, Story, play, play_endings, play_hosted};
 use server::Exchange;
+use travels::{Journey, travel};
+use way::Way;
 
-/// A test for each provider and strategy.
+/// Both stories for each provider and strategy.
 macro_rules! each {
-    ($($name:ident: $api:ident, $strategy:ident;)+) => {
-        $(#[tokio::test]
-        async fn $name() {
-            check(Api::$api, StrategyChoice::$strategy).await;
+    ($($name:ident: $api:ident, $way:ident;)+) => {
+        $(mod $name {
+            use super::*;
+
+            #[tokio::test]
+            async fn at_home() {
+                check(Api::$api, Way::$way).await;
+            }
+
+            #[tokio::test]
+            async fn on_its_travels() {
+                check_journey(Api::$api, Way::$way).await;
+            }
         })+
     };
 }
@@ -40,8 +58,11 @@ macro_rules! each {
 each! {
     anthropic_dispatch: Anthropic, Dispatch;
     anthropic_inject: Anthropic, Inject;
+    anthropic_native: Anthropic, Native;
+    anthropic_native_without_changes: Anthropic, NativeWithoutChanges;
     openai_responses_dispatch: OpenAiResponses, Dispatch;
     openai_responses_inject: OpenAiResponses, Inject;
+    openai_responses_native: OpenAiResponses, Native;
     openai_chat_dispatch: OpenAiChat, Dispatch;
     openai_chat_inject: OpenAiChat, Inject;
     ollama_dispatch: Ollama, Dispatch;
@@ -50,11 +71,35 @@ each! {
 
 #[tokio::test]
 async fn answers_that_end_otherwise() {
-    for api in [Api::Anthropic, Api::OpenAiResponses, Api::OpenAiChat, Api::Ollama] {
+    for api in Api::ALL {
         let story = play_endings(api).await;
-        answers_are_read_as_they_were_meant(api, &story);
-        conversations_grow_at_their_end(api, &story);
+        answers_are_read_as_they_were_meant(&story.exchanges, &story.replies);
+        pairs(&story).into_iter().for_each(grows_at_its_end);
         compare_with_golden(&format!("{}-endings", api.name()), &story);
+    }
+}
+
+#[tokio::test]
+async fn a_search_of_the_providers_own() {
+    for api in [Api::Anthropic, Api::OpenAiResponses] {
+        let story = play_hosted(api).await;
+        requests_go_where_they_should(&story.exchanges);
+        answers_are_read_as_they_were_meant(&story.exchanges, &story.replies);
+        every_call_has_its_result(&story.exchanges);
+        for (before, after) in pairs(&story) {
+            grows_at_its_end((before, after));
+            assert_eq!(api.tools(&parsed(before)), api.tools(&parsed(after)));
+        }
+        // Every tool is declared, and none of ours searches.
+        let body = parsed(&story.exchanges[0]);
+        let names: Vec<String> = match api {
+            Api::Anthropic => api.tool_names(&body).split_off(1),
+            _ => openai_responses::declared(&body),
+        };
+        assert_eq!(names.len(), 30, "{names:?}");
+        let run: Vec<&str> = story.log.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(run, ["create_issue", "create_issue"]);
+        compare_with_golden(&format!("{}-hosted", api.name()), &story);
     }
 }
 
@@ -64,57 +109,59 @@ fn compare_with_golden(name: &str, story: &Story) {
     golden::compare(&format!("streams-{name}.txt"), &streams);
 }
 
-async fn check(api: Api, strategy: StrategyChoice) {
-    let story = play(api, strategy, Fork::Made).await;
-    requests_go_where_they_should(api, &story);
-    answers_are_read_as_they_were_meant(api, &story);
+async fn check(api: Api, way: Way) {
+    let story = play(api, way, Fork::Made).await;
+    requests_go_where_they_should(&story.exchanges);
+    answers_are_read_as_they_were_meant(&story.exchanges, &story.replies);
     each_call_has_run_once(&story);
-    every_call_has_its_result(api, &story);
-    match strategy {
-        StrategyChoice::Dispatch => nothing_before_the_end_changes(api, &story),
-        _ => tools_are_only_appended(api, &story),
-    }
-    conversations_grow_at_their_end(api, &story);
-    sub_agents_see_what_they_may(api, strategy, &story);
+    every_call_has_its_result(&story.exchanges);
+    let pairs = pairs(&story);
+    assert!(pairs.iter().any(|(_, after)| after.step == "call after unloading"));
+    pairs.into_iter().for_each(|pair| goes_on(pair, way));
+    sub_agents_see_what_they_may(api, way, &story);
 
-    compare_with_golden(&format!("{}-{strategy}", api.name()), &story);
+    compare_with_golden(&format!("{}-{}", api.name(), way.name()), &story);
 
-    let again = play(api, strategy, Fork::Made).await;
+    let again = play(api, way, Fork::Made).await;
     assert_eq!(bodies(&again, |_| true), bodies(&story, |_| true), "the same again");
-    let alone = play(api, strategy, Fork::LeftOut).await;
+    let alone = play(api, way, Fork::LeftOut).await;
     let of_parent = |exchange: &Exchange| exchange.conversation == "main";
     assert_eq!(bodies(&alone, of_parent), bodies(&story, of_parent), "a fork leaves no trace");
+}
+
+async fn check_journey(home: Api, way: Way) {
+    let Journey { story, fresh, returns, served } = travel(home, way).await;
+    let exchanges = &story.exchanges;
+    requests_go_where_they_should(exchanges);
+    answers_are_read_as_they_were_meant(exchanges, &story.replies);
+    every_call_has_its_result(exchanges);
+    // What it goes on as without the native form is what every provider has.
+    let way_of = |exchange: &Exchange| {
+        let names = exchange.api.tool_names(&parsed(exchange));
+        if names.iter().any(|name| name == "call_tool") { Way::Dispatch } else { way }
+    };
+    let next = (1..exchanges.len()).filter(|at| !fresh.contains(at));
+    let next = next.filter(|at| returns.iter().all(|(_, back)| back != at)).map(|at| (at - 1, at));
+    let mut compared = 0;
+    for (before, after) in next.chain(returns.iter().copied()) {
+        let (before, after) = (&exchanges[before], &exchanges[after]);
+        assert_eq!((before.api, way_of(before)), (after.api, way_of(after)), "{}", after.step);
+        goes_on((before, after), way_of(after));
+        compared += 1;
+    }
+    assert_eq!(compared + fresh.len() + 1, exchanges.len());
+    let of_create_issue = served.iter().filter(|(name, _)| name.starts_with("mcp__github__create"));
+    assert!(of_create_issue.map(|(_, all)| all.len()).sum::<usize>() > 2, "{served:?}");
+    for (name, definitions) in served {
+        assert!(definitions.iter().all(|one| *one == definitions[0]), "{name}: {definitions:?}");
+    }
+    let file = format!("{}-{}-travels.json", home.name(), way.name());
+    golden::compare(&file, &golden::requests(exchanges));
 }
 
 fn bodies(story: &Story, wanted: impl Fn(&Exchange) -> bool) -> Vec<String> {
     let wanted = story.exchanges.iter().filter(|exchange| wanted(exchange));
     wanted.map(|exchange| exchange.body.clone()).collect()
-}
-
-fn requests_go_where_they_should(api: Api, story: &Story) {
-    let expected: Vec<(String, String)> =
-        api.headers().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    for exchange in &story.exchanges {
-        assert_eq!((&*exchange.path, &exchange.headers), (api.path(), &expected));
-    }
-}
-
-fn answers_are_read_as_they_were_meant(api: Api, story: &Story) {
-    assert_eq!(story.exchanges.len(), story.replies.len());
-    for (exchange, reply) in story.exchanges.iter().zip(&story.replies) {
-        let mut meant = Vec::new();
-        for said in &exchange.answer.said {
-            match said {
-                Saying::Thinking(_) | Saying::Refusal(_) | Saying::Cut => {}
-                Saying::Text(text) => meant.push(json!({"type": "text", "text": text})),
-                Saying::Call { number, name, arguments } => meant.push(json!({"type": "call",
-                    "id": api.call_id(*number), "name": name, "arguments": arguments})),
-            }
-        }
-        let read = reply.content.iter().filter(|said| !matches!(said, Said::Native { .. }));
-        assert_eq!(json!(read.collect::<Vec<&Said>>()), json!(meant), "{}", exchange.step);
-        assert_eq!(reply.usage, api.told(exchange.answer.usage()), "{}", exchange.step);
-    }
 }
 
 /// The blind call is not among them, nor the hidden one.
@@ -137,39 +184,8 @@ fn each_call_has_run_once(story: &Story) {
     assert_eq!(story.log[1].1, json!({"number": 1, "text": "Same here."}));
 }
 
-fn every_call_has_its_result(api: Api, story: &Story) {
-    for exchange in &story.exchanges {
-        let messages = api.messages(&parsed(exchange));
-        let tokens = messages.iter().flat_map(|message| api.tokens(message));
-        let mut open: Vec<String> = Vec::new();
-        let mut seen: Vec<String> = Vec::new();
-        let mut answered = 0;
-        for token in tokens {
-            match token {
-                Token::Call(id) => {
-                    assert_eq!(answered, 0, "a call among the results of others");
-                    assert!(api == Api::Ollama || !seen.contains(&id), "{id} twice");
-                    seen.push(id.clone());
-                    open.push(id);
-                }
-                Token::Result(id) => {
-                    assert_eq!(open.get(answered), Some(&id), "{}", exchange.step);
-                    answered += 1;
-                    if answered == open.len() {
-                        open.clear();
-                        answered = 0;
-                    }
-                }
-                Token::Thinking => assert_eq!(answered, 0),
-                Token::Other => assert!(open.is_empty(), "{open:?} has no result"),
-            }
-        }
-        assert!(open.is_empty(), "{open:?} has no result");
-    }
-}
-
 /// Pairs of one request and the next of the same conversation.
-fn pairs(story: &Story) -> Vec<(&Exchange, &Exchange)> {
+fn pairs(story: &Story) -> Vec<Pair<'_>> {
     let mut last: BTreeMap<&str, &Exchange> = BTreeMap::new();
     let mut pairs = Vec::new();
     for exchange in &story.exchanges {
@@ -182,48 +198,7 @@ fn pairs(story: &Story) -> Vec<(&Exchange, &Exchange)> {
     pairs
 }
 
-fn parsed(exchange: &Exchange) -> Value {
-    serde_json::from_str(&exchange.body).unwrap()
-}
-
-fn nothing_before_the_end_changes(api: Api, story: &Story) {
-    for (before, after) in pairs(story) {
-        let head = |exchange: &Exchange| {
-            let (head, _) =
-                exchange.body.split_once(&format!("\"{}\":[", api.conversation())).unwrap();
-            // Where the conversation stands in the middle, the tools come after it.
-            (head.to_owned(), parsed(exchange)["tools"].to_string())
-        };
-        assert_eq!(head(before), head(after), "{}", after.step);
-    }
-}
-
-fn tools_are_only_appended(api: Api, story: &Story) {
-    let mut unloaded = 0;
-    for (before, after) in pairs(story) {
-        let (mut old, new) = (api.tools(&parsed(before)), api.tools(&parsed(after)));
-        // The host has taken one out; it comes back behind the others once it is called.
-        if after.step == "call after unloading" {
-            let names = api.tool_names(&parsed(before));
-            let place = names.iter().position(|name| name == "mcp__github__create_issue").unwrap();
-            old.remove(place);
-            assert_eq!(new, old);
-            unloaded += 1;
-        }
-        assert!(new.starts_with(&old), "{}", after.step);
-        assert_eq!(api.system(&parsed(before)), api.system(&parsed(after)), "{}", after.step);
-    }
-    assert_eq!(unloaded, 1);
-}
-
-fn conversations_grow_at_their_end(api: Api, story: &Story) {
-    for (before, after) in pairs(story) {
-        let (old, new) = (api.messages(&parsed(before)), api.messages(&parsed(after)));
-        assert!(new.len() > old.len() && new.starts_with(&old), "{}", after.step);
-    }
-}
-
-fn sub_agents_see_what_they_may(api: Api, strategy: StrategyChoice, story: &Story) {
+fn sub_agents_see_what_they_may(api: Api, way: Way, story: &Story) {
     let mut seen = 0;
     for exchange in &story.exchanges {
         let body = parsed(exchange);
@@ -239,7 +214,7 @@ fn sub_agents_see_what_they_may(api: Api, strategy: StrategyChoice, story: &Stor
             }
             _ => {
                 assert!(system.contains("calendar") && system.contains("github"), "{system}");
-                let verbs = if strategy == StrategyChoice::Dispatch { 3 } else { 2 };
+                let verbs = if way == Way::Dispatch { 3 } else { 2 };
                 assert!(names.len() >= verbs);
                 continue;
             }

@@ -7,7 +7,7 @@ use crate::api::Token;
 
 pub(crate) fn write(answer: &Answer) -> String {
     let line = |message: Value| {
-        json!({"model": answer.model, "created_at": "2026-01-01T00:00:00.000000Z",
+        json!({"model": answer.model(), "created_at": "2026-01-01T00:00:00.000000Z",
             "message": message, "done": false})
     };
     let mut lines = Vec::new();
@@ -23,8 +23,8 @@ pub(crate) fn write(answer: &Answer) -> String {
                     .into_iter()
                     .map(|piece| line(json!({"role": "assistant", "content": piece}))),
             ),
-            // It has no way to tell of the one, and tells of the other at the end.
-            Saying::Refusal(_) | Saying::Cut => {}
+            // It has no way to tell of some, and tells of the others at the end.
+            Saying::Found { .. } | Saying::Refusal(_) | Saying::Cut | Saying::Costly => {}
             Saying::Call { name, arguments, .. } => {
                 let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
                 lines.push(line(json!({"role": "assistant", "content": "",

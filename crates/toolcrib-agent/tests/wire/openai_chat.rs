@@ -9,7 +9,7 @@ use crate::api::Token;
 pub(crate) fn write(answer: &Answer) -> String {
     let chunk = |choices: Value, usage: Value| {
         json!({"id": format!("chatcmpl-{:02}", answer.number), "object": "chat.completion.chunk",
-            "created": 1_790_000_000, "model": answer.model, "choices": choices, "usage": usage})
+            "created": 1_790_000_000, "model": answer.model(), "choices": choices, "usage": usage})
     };
     let delta = |delta: Value, finish_reason: Value| {
         let choice = json!([{"index": 0, "delta": delta, "logprobs": null,
@@ -51,7 +51,7 @@ fn spoken(answer: &Answer) -> Vec<Value> {
             Saying::Refusal(words) => {
                 deltas.extend(pieces(words).into_iter().map(|piece| json!({"refusal": piece})));
             }
-            Saying::Call { .. } | Saying::Cut => {}
+            Saying::Found { .. } | Saying::Call { .. } | Saying::Cut | Saying::Costly => {}
         }
     }
     deltas

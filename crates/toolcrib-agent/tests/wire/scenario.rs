@@ -8,13 +8,14 @@ use futures::future::{BoxFuture, ready};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use toolcrib_agent::{Agent, End, Flow, Hooks, Provider, Reply};
-use toolcrib_core::{Policy, PolicyRules, Settings, StrategyChoice};
+use toolcrib_core::{Policy, PolicyRules, Settings};
 use toolcrib_runtime::Crib;
 
 use crate::answer::Saying;
 use crate::api::Api;
 use crate::server::{Exchange, Server};
 use crate::tools::{self, Log};
+use crate::way::{self, Way, call, search};
 
 /// What came of it.
 pub(crate) struct Story {
@@ -32,16 +33,20 @@ pub(crate) enum Fork {
     LeftOut,
 }
 
-pub(crate) async fn play(api: Api, strategy: StrategyChoice, fork: Fork) -> Story {
+pub(crate) async fn play(api: Api, way: Way, fork: Fork) -> Story {
     let server = Server::start(api).await;
     let (log, waiting, replies) = (Log::default(), Arc::<Notify>::default(), Heard::default());
-    let crib = tools::crib(strategy, &log, &waiting).await;
+    let crib = tools::crib(tools::settings(way.choice()), &log, &waiting).await;
     let provider: Arc<dyn Provider> = api.open(server.base());
     let agent = |model: &'static str, system: &'static str| {
-        Agent::builder(provider.clone(), model, crib.clone())
+        let agent = Agent::builder(provider.clone(), model, crib.clone())
             .system(system)
             .options(api.options())
-            .hooks(replies.clone())
+            .hooks(replies.clone());
+        match way.model(api) {
+            Some(known) => agent.known_as(&known),
+            None => agent,
+        }
     };
     let only = |tools: &[&str]| {
         let allow_tools = Some(tools.iter().map(ToString::to_string).collect());
@@ -53,13 +58,7 @@ pub(crate) async fn play(api: Api, strategy: StrategyChoice, fork: Fork) -> Stor
     crib.register(poet.into_tool("ask_poet", "Ask for a verse.")).unwrap();
     let mut chat = agent("large", "You help a small team.").build().chat();
 
-    let tool = |name: &str, arguments: Value| match strategy {
-        StrategyChoice::Dispatch => {
-            call("call_tool", json!({"tool_name": name, "arguments": arguments}))
-        }
-        _ => call(name, arguments),
-    };
-    let search = |query: &str| call("tool_search", json!({"query": query, "limit": 2}));
+    let tool = |name: &str, arguments: Value| way::tool(way.strategy(), name, arguments);
     let issue = json!({"title": "Login fails", "body": "Since “Monday”."});
 
     server.expect(
@@ -148,8 +147,9 @@ pub(crate) async fn play(api: Api, strategy: StrategyChoice, fork: Fork) -> Stor
     let answer = chat.send("Draw the issues, and list them.").await;
     assert_eq!((answer.end, answer.calls.len()), (End::Done, 2));
 
-    let (replies, log) = (replies.0.lock().unwrap().clone(), log.lock().unwrap().clone());
-    Story { exchanges: server.exchanges(), replies, log }
+    assert_eq!(chat.conversation().strategy(), Some(way.strategy()));
+    let log = log.lock().unwrap().clone();
+    Story { exchanges: server.exchanges(), replies: replies.all(), log }
 }
 
 /// Answers that end otherwise: cut off, and declined where the API has a way to tell.
@@ -174,18 +174,57 @@ pub(crate) async fn play_endings(api: Api) -> Story {
     }
     server.expect("main", "answer", vec![Saying::Text("Gladly.")]);
     assert_eq!(chat.send("Then a fable.").await.end, End::Done);
-    let replies = replies.0.lock().unwrap().clone();
-    Story { exchanges: server.exchanges(), replies, log: Vec::new() }
+    Story { exchanges: server.exchanges(), replies: replies.all(), log: Vec::new() }
 }
 
-/// A call; the server numbers it.
-fn call(name: &str, arguments: Value) -> Saying {
-    Saying::Call { number: 0, name: name.to_owned(), arguments: arguments.to_string() }
+/// The provider searches by itself, among tools of which all are declared.
+pub(crate) async fn play_hosted(api: Api) -> Story {
+    let server = Server::start(api).await;
+    let (log, replies) = (Log::default(), Heard::default());
+    let mut settings = tools::settings(Way::Native.choice());
+    settings.hosted_search = true;
+    let crib = tools::crib(settings, &log, &Arc::default()).await;
+    let agent = Agent::builder(api.open(server.base()), "large", crib)
+        .options(api.options())
+        .hooks(replies.clone())
+        .known_as(&Way::Native.model(api).unwrap());
+    let mut chat = agent.build().chat();
+
+    let found = &["mcp__github__create_issue", "mcp__github__list_issues"];
+    let issue = json!({"title": "Login fails", "body": "Since Monday."});
+    server.expect(
+        "main",
+        "search and call",
+        vec![
+            Saying::Thinking("An issue is wanted; I need a tool."),
+            Saying::Found { query: "issue", tools: found },
+            call("mcp__github__create_issue", issue.clone()),
+        ],
+    );
+    server.expect("main", "answer", vec![Saying::Text("It is open.")]);
+    let answer = chat.send("Open an issue: the login fails.").await;
+    assert_eq!((answer.end, answer.calls.len()), (End::Done, 1));
+    server.expect("main", "call", vec![call("mcp__github__create_issue", issue)]);
+    server.expect("main", "answer", vec![Saying::Text("That is two.")]);
+    assert_eq!(chat.send("Once more.").await.end, End::Done);
+    let none = Saying::Found { query: "coffee", tools: &[] };
+    server.expect("main", "search", vec![none, Saying::Text("There is none.")]);
+    assert_eq!(chat.send("Make coffee.").await.end, End::Done);
+    server.expect("main", "answer", vec![Saying::Text("You are welcome.")]);
+    assert_eq!(chat.send("Thank you anyway.").await.end, End::Done);
+    let log = log.lock().unwrap().clone();
+    Story { exchanges: server.exchanges(), replies: replies.all(), log }
 }
 
 /// Keeps what a provider made of every answer.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<Reply>>>);
+pub(crate) struct Heard(Arc<Mutex<Vec<Reply>>>);
+
+impl Heard {
+    pub(crate) fn all(&self) -> Vec<Reply> {
+        self.0.lock().unwrap().clone()
+    }
+}
 
 impl Hooks for Heard {
     fn after_model_response<'a>(&'a self, reply: &'a mut Reply) -> BoxFuture<'a, Flow> {

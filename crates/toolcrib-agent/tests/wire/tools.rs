@@ -57,11 +57,16 @@ const CALENDAR: [Row; 14] = [
 /// A PNG of one pixel.
 const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A crib that defers everything.
-pub(crate) async fn crib(strategy: StrategyChoice, log: &Log, waiting: &Arc<Notify>) -> Crib {
+/// Defers everything.
+pub(crate) fn settings(strategy: StrategyChoice) -> Settings {
     let mut settings = Settings::default();
     settings.mode = Mode::Deferred;
     settings.strategy = strategy;
+    settings
+}
+
+/// A crib with both servers.
+pub(crate) async fn crib(settings: Settings, log: &Log, waiting: &Arc<Notify>) -> Crib {
     Crib::builder(settings)
         .toolset(Desk { server: "github", tools: &GITHUB, log: log.clone() })
         .toolset(Desk { server: "calendar", tools: &CALENDAR, log: log.clone() })
@@ -70,6 +75,12 @@ pub(crate) async fn crib(strategy: StrategyChoice, log: &Log, waiting: &Arc<Noti
         .build()
         .await
         .unwrap()
+}
+
+/// A crib in which one of the servers is no more.
+pub(crate) async fn crib_without_github(settings: Settings, log: &Log) -> Crib {
+    let calendar = Desk { server: "calendar", tools: &CALENDAR, log: log.clone() };
+    Crib::builder(settings).toolset(calendar).build().await.unwrap()
 }
 
 /// A server whose tools do nothing but say so.
