@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::time::{Instant, interval_at};
-use toolcrib::agent::{Agent, ModelOptions, RunLimits};
+use toolcrib::agent::{Agent, CompactionRules, ModelOptions, RunLimits};
 use toolcrib::builtins::{Builtin, Options};
 use toolcrib::mcp::UpstreamState;
 use toolcrib::tokens::Models;
@@ -181,7 +181,8 @@ impl<'a> Workshop<'a> {
         desk: Desk,
     ) -> anyhow::Result<Agent> {
         let (args, config) = (self.args, &self.context.config);
-        let settings = args.settings(chosen, &self.models, self.context, strategy)?;
+        let mut settings = args.settings(chosen, &self.models, self.context, strategy)?;
+        settings.hosted_search = config.agent.hosted_search.unwrap_or(false);
         let crib = self.crib.under(settings).map_err(Misuse::new)?;
         let options = ModelOptions {
             max_output: config.agent.max_output,
@@ -191,6 +192,8 @@ impl<'a> Workshop<'a> {
         let mut limits = RunLimits::default();
         let turns = args.max_turns.map(NonZeroUsize::get).or(config.agent.max_turns);
         limits.turns = turns.unwrap_or(limits.turns);
+        let mut compaction = CompactionRules::default();
+        compaction.enabled = config.agent.compact.unwrap_or(true);
         let system = args.system.clone().or_else(|| config.agent.system.clone());
         let mut agent = Agent::builder(Arc::clone(&chosen.provider), chosen.model.as_str(), crib);
         if let Some(model) = chosen.known(&self.models) {
@@ -202,6 +205,8 @@ impl<'a> Workshop<'a> {
             .policy(config.policy()?)
             .permissions(config.agent.permissions(args.yes).map_err(Misuse::new)?)
             .approver(desk)
+            .predict(config.agent.predict.unwrap_or(0))
+            .compaction(compaction)
             .limits(limits);
         Ok(agent.build())
     }
@@ -219,7 +224,7 @@ impl<'a> Workshop<'a> {
 }
 
 /// What a model is told that nobody told anything else.
-fn about_here() -> String {
+pub(crate) fn about_here() -> String {
     let here = std::env::current_dir().map(|folder| folder.display().to_string());
     let place = here.map(|here| format!(", in the folder {here}")).unwrap_or_default();
     format!(

@@ -10,7 +10,7 @@ use toolcrib::{Engine, Mode, Preset, ProviderClass, Settings, StrategyChoice};
 use crate::config::{Config, ConfigCommand, Environment, Server};
 use crate::output::{self, Misuse};
 use crate::{builtin, call, chat, client_config, demo, doctor, edit, eval, import};
-use crate::{plan, prompt, run, search, serve, servers, tools, usage};
+use crate::{plan, prompt, run, search, serve, servers, sessions, tools, usage};
 
 /// Keep thousands of tools at hand and send a model a few hundred tokens.
 ///
@@ -74,6 +74,8 @@ pub(crate) enum Command {
     Chat(chat::ChatArgs),
     /// Answer one prompt with a model and the servers' tools
     Run(run::RunArgs),
+    /// List, show, copy, export and delete conversations that are kept
+    Sessions(sessions::SessionsArgs),
     /// List the servers: their state, tools, tokens, start-up time and last error
     Servers(servers::ServersArgs),
     /// Call a tool and print what it answers
@@ -187,7 +189,7 @@ pub(crate) struct EngineArgs {
         .try_map(|word| word.parse::<Mode>()))]
     pub(crate) mode: Option<Mode>,
     /// How schemas arrive once they are asked for
-    #[arg(long, value_parser = words(&["auto", "dispatch", "inject"])
+    #[arg(long, value_parser = words(&["auto", "dispatch", "inject", "native"])
         .try_map(|word| word.parse::<StrategyChoice>()))]
     pub(crate) strategy: Option<StrategyChoice>,
     /// The kind of model, for the eager rules
@@ -209,6 +211,16 @@ pub(crate) struct EngineArgs {
 pub(crate) fn unknown_model(models: &Models, name: &str, so: &str) -> String {
     let near = output::suggest(name, models.iter().map(|model| &*model.name));
     format!("the table of models has no `{name}`{so}{}", near.unwrap_or_default())
+}
+
+/// The model of a name. Where a family answers for it, the name says so.
+pub(crate) fn find_model(models: &Models, name: &str, so: &str) -> Result<Model, Misuse> {
+    let found = models.find(name).cloned();
+    let mut model = found.ok_or_else(|| Misuse::new(unknown_model(models, name, so)))?;
+    if !model.prefixes.is_empty() && model.name != name {
+        model.name = format!("{name} (as {})", model.name);
+    }
+    Ok(model)
 }
 
 fn words(words: &'static [&'static str]) -> PossibleValuesParser {

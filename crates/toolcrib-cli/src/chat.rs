@@ -5,6 +5,8 @@ mod talk;
 
 use std::time::Duration;
 
+use toolcrib::agent::Input as Message;
+
 use crate::agent::{AgentArgs, Workshop};
 use crate::args::Context;
 use crate::config::{Then, mask_url};
@@ -12,6 +14,7 @@ use crate::follow::{Desk, Doorkeeper, Signal, Signals};
 use crate::input::{Input, Line};
 use crate::model::Chosen;
 use crate::output::{self, Interrupted, Misuse, Told, counted};
+use crate::sessions::{self, Resume, Shelf};
 use command::Command;
 use talk::{Next, Talk};
 
@@ -30,12 +33,23 @@ Examples:
   toolcrib chat
   toolcrib chat --model scripted                       without a model, a key or a network
   toolcrib chat --provider ollama --model qwen3:8b
+  toolcrib chat --resume                               go on with the last one of this folder
+  toolcrib chat --resume 1m3250                        or with another: `toolcrib sessions` lists them
   printf 'hello\\n/stats\\n' | toolcrib chat             every line is a message
 
 At the prompt: /help lists the commands, a backslash at the end of a line continues the message,
 Ctrl-C cancels what is under way, Ctrl-D leaves. Tools that change something are asked about,
 unless --yes or a rule under [agent] in toolcrib.toml says otherwise.")]
 pub(crate) struct ChatArgs {
+    /// Go on with a session: this one, or the newest of this folder
+    #[arg(long, value_name = "ID")]
+    resume: Option<Option<String>>,
+    /// Go on with a copy, and leave the session as it is
+    #[arg(long, requires = "resume")]
+    fork: bool,
+    /// Keep nothing of this chat
+    #[arg(long, conflicts_with = "resume")]
+    no_keep: bool,
     #[command(flatten)]
     agent: AgentArgs,
 }
@@ -55,12 +69,16 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> anyhow::Result<()> {
 async fn chat(args: &ChatArgs, context: &Context) -> anyhow::Result<()> {
     // From the first moment on, so that servers are never left behind.
     let mut signals = Signals::listen()?;
+    let resume = match &args.resume {
+        Some(id) => Some(Resume::find(id.as_deref(), args.fork, context).await?),
+        None => None,
+    };
     let chosen = tokio::select! {
         chosen = args.agent.choose(None, context) => chosen?,
         _ = signals.next() => return Err(Interrupted.into()),
     };
     let workshop = Workshop::open(&args.agent, &chosen, context).await?;
-    let done = attend(args, &workshop, chosen, context, &mut signals).await;
+    let done = attend(args, &workshop, chosen, resume, context, &mut signals).await;
     workshop.close(&mut signals).await;
     done
 }
@@ -69,15 +87,24 @@ async fn attend(
     args: &ChatArgs,
     workshop: &Workshop<'_>,
     chosen: Chosen,
+    resume: Option<Resume>,
     context: &Context,
     signals: &mut Signals,
 ) -> anyhow::Result<()> {
-    let (desk, counter) = Desk::open();
-    let mut talk = Talk::new(&args.agent, workshop, chosen, context, desk, counter)?;
+    let shelf = match &resume {
+        Some(resume) => resume.shelf(),
+        None if args.no_keep || context.config.agent.keep == Some(false) => Shelf::none(),
+        None => Shelf::open_if_possible(context),
+    };
+    let mut talk = Talk::new(&args.agent, workshop, chosen, context, Desk::open(), shelf)?;
     tokio::select! {
         () = workshop.settle(UNTIL_SETTLED) => {}
         _ = signals.next() => return Err(Interrupted.into()),
     }
+    let reopened = match &resume {
+        Some(resume) => Some(talk.resume(resume).await?),
+        None => None,
+    };
     let history = context.env.state_home().map(|folder| folder.join(HISTORY_FILE));
     let input = Input::edited(&command::NAMES, history, context.env.get("TERM"));
     let mut doorkeeper = Doorkeeper::new(input, context.quiet);
@@ -86,7 +113,17 @@ async fn attend(
         note_of_configuration(context);
         context.note(&format!("{}, {tools}. /help lists commands, Ctrl-D leaves.", talk.chosen()));
     }
-    loop {
+    if let Some(reopened) = &reopened {
+        sessions::tell(reopened, talk.chat(), context);
+        if doorkeeper.input.is_typed() && !context.quiet {
+            sessions::show_last(talk.chat(), &reopened.meta.id);
+        }
+    }
+    if talk.chat().is_unanswered() {
+        context.note("That is not answered yet, so the model goes on.");
+        talk.say(Message::none(), &mut doorkeeper, signals).await?;
+    }
+    while !signals.is_terminated() {
         let prompt = match talk.depth() {
             0 => PROMPT.to_owned(),
             depth => format!("fork {depth} {PROMPT}"),
@@ -102,7 +139,7 @@ async fn attend(
         let next = match Command::parse(&text) {
             None if text.trim().is_empty() => Next::Goes,
             None => talk.say(text, &mut doorkeeper, signals).await?,
-            Some(Ok(command)) => talk.obey(command).await?,
+            Some(Ok(command)) => talk.obey(command, signals).await?,
             Some(Err(reason)) => {
                 output::complain(&reason);
                 talk.has_failed = true;
@@ -110,10 +147,12 @@ async fn attend(
             }
         };
         match next {
-            Next::Goes if signals.is_terminated() => break,
             Next::Goes => {}
             Next::Ends => break,
         }
+    }
+    if let Some(id) = talk.chat().session_id().filter(|_| doorkeeper.input.is_typed()) {
+        context.note(&format!("Kept as {id}; `toolcrib chat --resume` goes on with it."));
     }
     // Whoever typed has read what went wrong, and ended it; a script has not.
     match doorkeeper.input.is_typed() {

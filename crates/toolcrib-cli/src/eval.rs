@@ -5,6 +5,7 @@ mod export;
 mod measure;
 mod metrics;
 mod misses;
+mod predict;
 mod report;
 mod set;
 
@@ -36,6 +37,7 @@ Examples:
   toolcrib eval servers/ --queries my.jsonl         saved tool lists, your queries
   toolcrib eval sets/ --pool --export run.jsonl     a folder of sets
   toolcrib eval sets/ --ablate                      what each number of ranking is worth
+  toolcrib eval --predict                           what offering tools in advance brings
 
 A set is a folder with tools.jsonl, of {id, server, name, description, inputSchema}, and
 queries.jsonl, of {id, query, gold: [tool ids], style}; without queries it only adds to the pool.
@@ -43,7 +45,9 @@ Tools of servers and of tool lists have the id `server/tool`. `gold_any` lists t
 well as the one in `gold`, or maps each of several to those that do.
 
 Columns: nDCG@10; HIT@1, a needed tool is first; R@1, R@5 and R@10, the share of needed tools among
-the first; ALL@10, all of them are among the first 10; MRR, one divided by the rank of the first.")]
+the first; ALL@10, all of them are among the first 10; MRR, one divided by the rank of the first.
+Of --predict: ALL, tasks that were offered all they need; SOME, a part of it; TOKENS, what an offer
+takes; NET, the same less the searches that it spares.")]
 pub(crate) struct EvalArgs {
     /// A set, a folder of sets, or with --queries a folder of tool lists
     #[arg(value_name = "PATH")]
@@ -86,6 +90,12 @@ pub(crate) struct EvalArgs {
     /// Each query is ranked over its own set. Off, half and double the default are tried.
     #[arg(long, conflicts_with_all = ["pool", "compare", "misses", "export"])]
     ablate: bool,
+    /// Offer up to so many tools for each query, as an agent with `predict` does, and say what that
+    /// brings and takes [1, 3, 5, 8, 10 and 15 unless told]
+    #[arg(long, value_name = "N,…", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    #[arg(default_missing_values = ["1", "3", "5", "8", "10", "15"])]
+    #[arg(conflicts_with_all = ["pool", "compare", "misses", "export", "ablate", "jobs"])]
+    predict: Vec<NonZeroUsize>,
     /// Threads to rank with [1 unless told; with --ablate as many as there are cores]
     ///
     /// More are sooner done, and each query is slower.
@@ -112,6 +122,9 @@ pub(crate) fn run(args: &EvalArgs, context: &Context) -> anyhow::Result<()> {
     }
     if args.ablate {
         return ablate(args, context, &sets, progress, warnings);
+    }
+    if !args.predict.is_empty() {
+        return predict(args, context, &sets, progress, warnings);
     }
 
     let mut rankings = Vec::new();
@@ -183,6 +196,30 @@ fn ablate(
     }
     // Where servers are searched, it is the first few that are read.
     output::text(&ablation.describe(args.queries.is_some() || args.from_usage))
+}
+
+/// What offering tools in advance brings, each query over its own set.
+fn predict(
+    args: &EvalArgs,
+    context: &Context,
+    sets: &[Set],
+    progress: Progress,
+    mut warnings: Vec<String>,
+) -> anyhow::Result<()> {
+    let chosen = |set| choose(set, args);
+    let parts = measure::index(Over::Own, &Corpus::TUNING, sets, chosen, &progress);
+    warn_of_unknown(&parts, &mut warnings);
+    let sets: Vec<_> = parts.into_iter().map(|part| (part.set, part.queries)).collect();
+    let meter = Meter::new(&progress, sets.iter().map(|(_, queries)| queries.len()).sum());
+    let mut prediction = predict::run(&sets, &args.predict, &meter)?;
+    drop(progress);
+    warnings.append(&mut prediction.warnings);
+    warnings.iter().for_each(|warning| context.warn(warning));
+    prediction.warnings = warnings;
+    if context.json {
+        return output::json(&prediction);
+    }
+    output::text(&prediction.describe())
 }
 
 /// The sets that were asked for.

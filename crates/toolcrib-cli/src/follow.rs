@@ -1,6 +1,7 @@
 //! One run of an agent, followed to its end: what happens is shown, who must be asked is asked,
 //! and whoever has had enough ends it.
 
+mod called;
 mod desk;
 mod doorkeeper;
 mod markdown;
@@ -14,8 +15,10 @@ use tokio::time::{Instant, interval_at};
 use toolcrib::agent::{Answer, Chat, Event, Input as Message};
 
 use crate::output;
+pub(crate) use called::{brief, called, uncertain};
 pub(crate) use desk::{Counter, Desk};
 pub(crate) use doorkeeper::Doorkeeper;
+pub(crate) use markdown::Markdown;
 pub(crate) use screen::Screen;
 pub(crate) use signals::{Signal, Signals, hangup, hung_up};
 

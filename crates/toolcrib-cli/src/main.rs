@@ -11,6 +11,7 @@
 //! 5. `servers`, `call`, `doctor`: what servers have, do and lack. `demo`: all of it at once.
 //! 6. `run`, `chat`: a model with the servers' tools. `model`: which one; `agent`: what both have in
 //!    common; `follow`: one run as it is seen; `input`: lines from a person or a pipe.
+//!    `sessions`: what is kept of chats.
 //! 7. `sources`: the servers' tools, tool lists in files, or the built-in sample, for `tools`,
 //!    `search`, `prompt` and `plan`. `eval`: how well `search` finds them.
 //!    `usage`: what was learned from use.
@@ -44,6 +45,7 @@ mod sample;
 mod search;
 mod serve;
 mod servers;
+mod sessions;
 mod sources;
 mod tools;
 mod usage;
@@ -87,6 +89,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         Command::Tools(args) => tools::run(args, &context),
         Command::Search(args) => search::run(args, &context),
         Command::Eval(args) => eval::run(args, &context),
+        Command::Sessions(args) => sessions::run(args, &context),
         Command::Usage(args) => usage::run(args, &context),
         Command::Prompt(args) => prompt::run(args, &context),
         Command::Plan(args) => plan::run(args, &context),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::builder::styling::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
@@ -333,6 +333,17 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
+/// How long ago, in the largest unit that says something.
+pub(crate) fn ago(time: SystemTime, now: SystemTime) -> String {
+    let seconds = now.duration_since(time).unwrap_or_default().as_secs();
+    match seconds {
+        0..60 => "just now".to_owned(),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
 /// How many of what: `1 tool`, `2 tools`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
@@ -385,5 +396,25 @@ impl fmt::Display for Rows {
             writeln!(f, "{style}{}{style:#}", line.trim_end())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_the_largest_unit() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        for (seconds, expected) in [
+            (0, "just now"),
+            (59, "just now"),
+            (60, "1 min ago"),
+            (7_200, "2 h ago"),
+            (900_000, "10 d ago"),
+        ] {
+            assert_eq!(ago(now - Duration::from_secs(seconds), now), expected);
+        }
+        assert_eq!(ago(now + Duration::from_secs(9), now), "just now");
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use toolcrib::tokens::{CacheRules, Class, Model, Models, Prices, TokenCount};
 use toolcrib::{Approach, Footprints, Plan, PlanRow, Preset, Scenario, TurningPoint, View};
 
-use crate::args::{Context, EngineArgs, unknown_model};
+use crate::args::{Context, EngineArgs, find_model};
 use crate::output::{self, BOLD, DIM, GREEN, Misuse, Rows, counted, number, printable};
 use crate::sources::{ToolArgs, load_view};
 
@@ -18,8 +18,9 @@ const PRESETS: [&str; 6] = ["crib", "regex", "stubs", "lazy", "groups", "exact"]
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 What is compared: `full` sends every definition from the start; `inject` adds those that are
-asked for to the tools array; `dispatch` shows them in a result and leaves the array alone. Their
-sizes are measured, under the preset and the configuration in use. The rest is up to you.
+asked for to the tools array; `dispatch` shows them in a result and leaves the array alone; so
+does `native`, in the provider's own form, where the model has one. Their sizes are measured,
+under the preset and the configuration in use. The rest is up to you.
 
 Examples:
   toolcrib plan                                     your servers or a sample, by Anthropic's rules
@@ -122,11 +123,9 @@ impl PlanArgs {
     fn model(&self, models: &Models, window: Option<u64>) -> anyhow::Result<Model> {
         let family = || self.provider.to_possible_value().map(|value| value.get_name().to_owned());
         let name = self.model.clone().or_else(family).unwrap_or_default();
-        let mut model = models.find(&name).cloned().ok_or_else(|| {
-            let so = ": add it in the file that `models` in toolcrib.toml names, or give --provider \
-                      for the rules of its family";
-            Misuse::new(unknown_model(models, &name, so))
-        })?;
+        let so = ": add it in the file that `models` in toolcrib.toml names, or give --provider \
+                  for the rules of its family";
+        let mut model = find_model(models, &name, so)?;
         model.context = self.context_window.or(window).or(model.context);
         if self.one_hour {
             if model.cache.write_1h.is_none() {
@@ -134,10 +133,6 @@ impl PlanArgs {
                 return Err(Misuse::new(format!("--1h: {name} has no cache of an hour")).into());
             }
             model.cache = model.cache.for_an_hour();
-        }
-        // A family answers for the name that was asked for.
-        if !model.prefixes.is_empty() && self.model.is_some() {
-            model.name = format!("{name} (as {})", model.name);
         }
         Ok(model)
     }
@@ -176,8 +171,9 @@ struct ModelReport<'a> {
     exact: bool,
 }
 
+/// An approach, for scripts.
 #[derive(Serialize)]
-struct RowReport {
+pub(crate) struct RowReport {
     strategy: Approach,
     calls: u32,
     prompt: u64,
@@ -194,9 +190,10 @@ struct RowReport {
     fits: bool,
 }
 
-impl<'a> Report<'a> {
-    fn new(plan: &'a Plan, model: &'a Model) -> Self {
-        let row = |row: &PlanRow| RowReport {
+impl RowReport {
+    /// One of several.
+    pub(crate) fn new(row: &PlanRow, rows: &[PlanRow]) -> Self {
+        Self {
             strategy: row.approach,
             calls: row.calls,
             prompt: row.usage.prompt(),
@@ -207,10 +204,15 @@ impl<'a> Report<'a> {
             again: row.again,
             input_equivalents: row.cost.input_equivalents,
             dollars: row.cost.dollars,
-            vs_full: vs_full(plan, row),
+            vs_full: vs_full(row, rows),
             peak: row.peak,
             fits: row.fits,
-        };
+        }
+    }
+}
+
+impl<'a> Report<'a> {
+    fn new(plan: &'a Plan, model: &'a Model) -> Self {
         Self {
             model: ModelReport {
                 name: &model.name,
@@ -220,7 +222,7 @@ impl<'a> Report<'a> {
                 exact: model.tokenizer.is_exact(),
             },
             scenario: plan.scenario,
-            strategies: plan.rows.iter().map(row).collect(),
+            strategies: plan.rows.iter().map(|row| RowReport::new(row, &plan.rows)).collect(),
             cheapest: plan.cheapest,
             why: &plan.why,
             turning_points: &plan.turning_points,
@@ -229,9 +231,20 @@ impl<'a> Report<'a> {
     }
 }
 
-fn vs_full(plan: &Plan, row: &PlanRow) -> Option<f64> {
-    let full = plan.row(Approach::Full)?.price();
+fn vs_full(row: &PlanRow, rows: &[PlanRow]) -> Option<f64> {
+    let full = rows.iter().find(|row| row.approach == Approach::Full)?.price();
     (full > 0.0).then(|| row.price() / full)
+}
+
+/// How much more or less an approach costs than full, for people.
+pub(crate) fn versus_full(row: &PlanRow, rows: &[PlanRow]) -> String {
+    match vs_full(row, rows) {
+        Some(times) if row.approach != Approach::Full => {
+            // Added to zero, what rounds to minus zero has no sign.
+            format!("{:+.0} %", ((times - 1.0) * 100.0).round() + 0.0)
+        }
+        _ => String::new(),
+    }
 }
 
 fn describe(plan: &Plan, model: &Model, view: &View, asked_loads: u32) -> String {
@@ -268,13 +281,7 @@ fn table(plan: &Plan, model: &Model) -> Rows {
             let mark = if model.tokenizer.is_exact() { "" } else { "~" };
             cells.push(format!("{mark}{}", row.cost));
         }
-        cells.push(match vs_full(plan, row) {
-            Some(times) if row.approach != Approach::Full => {
-                // Added to zero, what rounds to minus zero has no sign.
-                format!("{:+.0} %", ((times - 1.0) * 100.0).round() + 0.0)
-            }
-            _ => String::new(),
-        });
+        cells.push(versus_full(row, &plan.rows));
         let style = if row.approach == plan.cheapest { GREEN } else { Style::new() };
         rows.add(style, cells);
     }
@@ -325,7 +332,7 @@ fn assumptions(plan: &Plan, model: &Model, asked_loads: u32) -> String {
 }
 
 /// Breaks text into lines that fit most terminals.
-fn wrapped(text: &str) -> String {
+pub(crate) fn wrapped(text: &str) -> String {
     const WIDTH: usize = 96;
     let (mut lines, mut width) = (String::new(), 0);
     for word in text.split(' ') {

@@ -184,7 +184,7 @@ fn describe(rows: &[Row]) -> String {
                 or_dash(row.tools.map(|tools| number(tools as u64))),
                 or_dash(row.tokens.map(number)),
                 or_dash(row.start.map(output::duration)),
-                or_dash(row.listed.map(|time| ago(time, SystemTime::now()))),
+                or_dash(row.listed.map(|time| output::ago(time, SystemTime::now()))),
                 row.error.clone().unwrap_or_default(),
             ],
         );
@@ -200,35 +200,4 @@ fn describe(rows: &[Row]) -> String {
         text.push_str("Something is wrong: `toolcrib doctor` says what to do about it.\n");
     }
     text
-}
-
-/// How long ago, in the largest unit that says something.
-fn ago(time: SystemTime, now: SystemTime) -> String {
-    let seconds = now.duration_since(time).unwrap_or_default().as_secs();
-    match seconds {
-        0..60 => "just now".to_owned(),
-        60..3_600 => format!("{} min ago", seconds / 60),
-        3_600..86_400 => format!("{} h ago", seconds / 3_600),
-        _ => format!("{} d ago", seconds / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_told_in_the_largest_unit() {
-        let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
-        for (seconds, expected) in [
-            (0, "just now"),
-            (59, "just now"),
-            (60, "1 min ago"),
-            (7_200, "2 h ago"),
-            (900_000, "10 d ago"),
-        ] {
-            assert_eq!(ago(now - Duration::from_secs(seconds), now), expected);
-        }
-        assert_eq!(ago(now + Duration::from_secs(9), now), "just now");
-    }
 }

@@ -35,7 +35,8 @@ impl ToolArgs {
         self.has_no_lists(context) && context.config.servers.is_empty()
     }
 
-    fn has_no_lists(&self, context: &Context) -> bool {
+    /// Whether no lists were given or configured, so that it is the servers' tools that count.
+    pub(crate) fn has_no_lists(&self, context: &Context) -> bool {
         self.tools.is_empty() && context.config.tools.is_empty()
     }
 }

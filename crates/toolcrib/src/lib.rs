@@ -82,7 +82,7 @@ pub mod builtins {
     pub use toolcrib_builtins::*;
 }
 
-/// What MCP servers list, remembered.
+/// What MCP servers list, remembered, and conversations, kept.
 #[cfg(feature = "store")]
 pub mod store {
     #[doc(inline)]

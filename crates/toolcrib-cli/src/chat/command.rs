@@ -12,8 +12,11 @@ pub(super) enum Command {
     Load(Vec<String>),
     Unload(Vec<String>),
     Stats,
+    Cost,
+    Compact,
     Strategy(Option<StrategyChoice>),
     Model(Option<String>),
+    Rename(String),
     Fork,
     Back,
     Clear,
@@ -21,14 +24,17 @@ pub(super) enum Command {
 }
 
 /// What the commands are called.
-pub(super) const NAMES: [&str; 11] = [
+pub(super) const NAMES: [&str; 14] = [
     "/help",
     "/tools",
     "/load",
     "/unload",
     "/stats",
+    "/cost",
+    "/compact",
     "/strategy",
     "/model",
+    "/rename",
     "/fork",
     "/back",
     "/clear",
@@ -40,8 +46,11 @@ pub(super) const HELP: &str = "\
 /load NAME…           load tools for the model
 /unload NAME…         have it forget them
 /stats                what this conversation holds and has taken
-/strategy [WORD]      how schemas arrive: dispatch, inject or auto; begins a new conversation
+/cost                 what this conversation has cost, also in earlier programs
+/compact              put a summary in place of its older part
+/strategy [WORD]      how schemas arrive: dispatch, inject, native or auto; begins a new conversation
 /model [NAME]         ask another model from here on
+/rename TITLE         have `toolcrib sessions` list this conversation under another title
 /fork                 go on in a copy of this conversation
 /back                 return from it, as if nothing had been said there
 /clear                begin a new conversation
@@ -74,18 +83,22 @@ impl Command {
             "/load" => several().map(|names| Self::Load(names.collect())),
             "/unload" => several().map(|names| Self::Unload(names.collect())),
             "/model" => Ok(Self::Model(one())),
+            "/rename" => one().map(Self::Rename).ok_or("/rename needs a title".to_owned()),
             "/strategy" => match rest {
                 "" => Ok(Self::Strategy(None)),
                 "dispatch" => Ok(Self::Strategy(Some(StrategyChoice::Dispatch))),
                 "inject" => Ok(Self::Strategy(Some(StrategyChoice::Inject))),
+                "native" => Ok(Self::Strategy(Some(StrategyChoice::Native))),
                 "auto" => Ok(Self::Strategy(Some(StrategyChoice::Auto))),
-                _ => Err("a strategy is dispatch, inject or auto".to_owned()),
+                _ => Err("a strategy is dispatch, inject, native or auto".to_owned()),
             },
             _ if NAMES.contains(&word) && !rest.is_empty() => {
                 Err(format!("{word} takes nothing behind it"))
             }
             "/help" => Ok(Self::Help),
             "/stats" => Ok(Self::Stats),
+            "/cost" => Ok(Self::Cost),
+            "/compact" => Ok(Self::Compact),
             "/fork" => Ok(Self::Fork),
             "/back" => Ok(Self::Back),
             "/clear" => Ok(Self::Clear),
@@ -121,10 +134,12 @@ mod tests {
             parse("/strategy inject"),
             Some(Ok(Command::Strategy(Some(StrategyChoice::Inject))))
         );
+        assert_eq!(parse("/rename a  b "), Some(Ok(Command::Rename("a  b".into()))));
         for (line, reason) in [
             ("/laod x", "there is no command /laod; did you mean `/load`? (/help lists them)"),
             ("/load", "/load needs the name of a tool; `/tools QUERY` finds it"),
-            ("/strategy native", "a strategy is dispatch, inject or auto"),
+            ("/strategy natural", "a strategy is dispatch, inject, native or auto"),
+            ("/rename ", "/rename needs a title"),
             ("/fork it", "/fork takes nothing behind it"),
         ] {
             assert_eq!(parse(line), Some(Err(reason.to_owned())));

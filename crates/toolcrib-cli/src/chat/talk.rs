@@ -5,16 +5,17 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use clap::builder::styling::Style;
-use toolcrib::agent::{Agent, Chat, End};
+use toolcrib::agent::{Agent, Chat, Compaction, End, Input, Reopened};
 use toolcrib::tokens::{Cost, Usage};
-use toolcrib::{Availability, StrategyChoice, View};
+use toolcrib::{Availability, ResumeReport, StrategyChoice, View};
 
 use super::command::{Command, HELP};
 use crate::agent::{AgentArgs, Workshop};
 use crate::args::Context;
 use crate::follow::{Counter, Desk, Doorkeeper, Followed, Screen, Signals, follow};
 use crate::model::Chosen;
-use crate::output::{self, Interrupted, Rows, counted, number, one_line, shortened};
+use crate::output::{self, Interrupted, Progress, Rows, counted, number, one_line, shortened};
+use crate::sessions::{Resume, Shelf};
 
 /// The most tools that are shown for a query.
 const MOST_FOUND: usize = 10;
@@ -34,6 +35,8 @@ pub(super) struct Talk<'a> {
     strategy: Option<StrategyChoice>,
     desk: Desk,
     counter: Counter,
+    /// Where its conversations are kept.
+    shelf: Shelf,
     agent: Agent,
     chat: Chat,
     /// Those it was forked from, the first one first.
@@ -53,11 +56,11 @@ impl<'a> Talk<'a> {
         workshop: &'a Workshop<'a>,
         chosen: Chosen,
         context: &'a Context,
-        desk: Desk,
-        counter: Counter,
+        (desk, counter): (Desk, Counter),
+        shelf: Shelf,
     ) -> anyhow::Result<Self> {
         let agent = workshop.agent(&chosen, None, desk.clone())?;
-        let chat = agent.chat();
+        let chat = shelf.begin(&agent);
         Ok(Self {
             args,
             workshop,
@@ -66,6 +69,7 @@ impl<'a> Talk<'a> {
             strategy: None,
             desk,
             counter,
+            shelf,
             agent,
             chat,
             parents: Vec::new(),
@@ -89,10 +93,21 @@ impl<'a> Talk<'a> {
         self.chat.conversation().view().len()
     }
 
-    /// Says something to the model and follows the answer.
+    pub(super) fn chat(&self) -> &Chat {
+        &self.chat
+    }
+
+    /// Goes on with a session.
+    pub(super) async fn resume(&mut self, resume: &Resume) -> anyhow::Result<Reopened> {
+        let (chat, reopened) = resume.reopen(&self.agent).await?;
+        self.chat = chat;
+        Ok(reopened)
+    }
+
+    /// Says something to the model, or nothing to let it go on, and follows the answer.
     pub(super) async fn say(
         &mut self,
-        text: String,
+        text: impl Into<Input>,
         doorkeeper: &mut Doorkeeper,
         signals: &mut Signals,
     ) -> anyhow::Result<Next> {
@@ -126,7 +141,11 @@ impl<'a> Talk<'a> {
         }
     }
 
-    pub(super) async fn obey(&mut self, command: Command) -> anyhow::Result<Next> {
+    pub(super) async fn obey(
+        &mut self,
+        command: Command,
+        signals: &mut Signals,
+    ) -> anyhow::Result<Next> {
         match command {
             Command::Help => output::text(HELP)?,
             Command::Tools(None) => output::text(&self.list())?,
@@ -134,12 +153,20 @@ impl<'a> Talk<'a> {
                 Ok(found) => output::text(&found)?,
                 Err(reason) => self.fail(&reason),
             },
-            Command::Load(names) => self.load(&names)?,
-            Command::Unload(names) => self.unload(&names)?,
+            Command::Load(names) => {
+                self.load(&names)?;
+                self.save().await;
+            }
+            Command::Unload(names) => {
+                self.unload(&names)?;
+                self.save().await;
+            }
             Command::Stats => match self.stats() {
                 Ok(stats) => output::text(&stats)?,
                 Err(error) => self.fail(&error.to_string()),
             },
+            Command::Cost => output::text(&format!("{}\n", self.chat.spent()))?,
+            Command::Compact => self.compact(signals).await?,
             Command::Strategy(None) => output::text(&format!("{}\n", self.describe_strategy()))?,
             Command::Strategy(Some(strategy)) => {
                 let agent = self.workshop.agent(&self.chosen, Some(strategy), self.desk.clone());
@@ -153,15 +180,20 @@ impl<'a> Talk<'a> {
             }
             Command::Model(None) => output::text(&format!("{}\n", self.chosen))?,
             Command::Model(Some(name)) => self.change_model(&name).await?,
+            Command::Rename(title) => self.rename(&title).await?,
             Command::Fork => {
-                let fork = self.chat.fork();
+                let fork = self.shelf.fork(&self.chat);
                 self.parents.push(std::mem::replace(&mut self.chat, fork));
                 output::text("This is a copy of the conversation; /back returns from it.\n")?;
             }
             Command::Back => match self.parents.pop() {
                 Some(parent) => {
-                    self.chat = parent;
-                    output::text("Back, as if nothing had been said in the copy.\n")?;
+                    let copy = std::mem::replace(&mut self.chat, parent);
+                    let kept = copy.session_id().map(|id| format!(", which is kept as {id}"));
+                    let kept = kept.unwrap_or_default();
+                    output::text(&format!(
+                        "Back, as if nothing had been said in the copy{kept}.\n"
+                    ))?;
                 }
                 None => self.fail("this is no copy: /fork makes one"),
             },
@@ -179,19 +211,20 @@ impl<'a> Talk<'a> {
     /// Begins a new conversation. One that has begun keeps its strategy.
     fn begin(&mut self) -> anyhow::Result<()> {
         self.parents.clear();
-        self.chat = self.agent.chat();
+        self.screen.chosen = None;
+        self.chat = self.shelf.begin(&self.agent);
         output::text(&format!("A new conversation. {}\n", self.describe_strategy()))
     }
 
     fn describe_strategy(&self) -> String {
         match self.chat.conversation().session().strategy() {
             Some(strategy) => {
-                format!(
-                    "Strategy {strategy}, which a conversation keeps; another begins a new one."
-                )
+                let kept = "which a conversation keeps; another begins a new one.";
+                let why = self.screen.chosen.as_ref().map(|why| format!(" Chosen: {why}."));
+                format!("Strategy {strategy}, {kept}{}", why.unwrap_or_default())
             }
             None => match self.agent.crib().engine().settings().strategy {
-                StrategyChoice::Auto => "Strategy auto: the preset's own.".to_owned(),
+                StrategyChoice::Auto => "Strategy auto: settled by the first message.".to_owned(),
                 strategy => format!("Strategy {strategy}."),
             },
         }
@@ -199,13 +232,11 @@ impl<'a> Talk<'a> {
 
     /// Goes on with another model. What was said stays, and so does what is loaded.
     async fn change_model(&mut self, name: &str) -> anyhow::Result<()> {
-        match self.moved_to(name).await {
-            Ok((chosen, agent, mut chats, lost)) => {
-                (self.chosen, self.agent) = (chosen, agent);
-                self.chat = chats.pop().unwrap_or_else(|| self.agent.chat());
-                self.parents = chats;
+        match self.move_to(name).await {
+            Ok(report) => {
                 output::text(&format!("From here on {} answers.\n", self.chosen))?;
-                for (name, reason) in lost {
+                report.notes.iter().for_each(|note| self.context.note(note));
+                for (name, reason) in report.missing {
                     output::warn(&format!("`{name}` is no longer loaded: {reason}"));
                 }
             }
@@ -214,21 +245,57 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// An agent with another model, all conversations with it, the newest last, and what the
-    /// newest can't have there, with the reason.
-    async fn moved_to(
-        &self,
-        name: &str,
-    ) -> anyhow::Result<(Chosen, Agent, Vec<Chat>, Vec<(String, String)>)> {
+    /// Goes on with an agent with another model in all conversations, the newest last; says what
+    /// is different for the newest.
+    async fn move_to(&mut self, name: &str) -> anyhow::Result<ResumeReport> {
         let chosen = self.args.choose(Some(name), self.context).await?;
         let agent = self.workshop.agent(&chosen, self.strategy, self.desk.clone())?;
-        let (mut chats, mut lost) = (Vec::new(), Vec::new());
-        for chat in self.parents.iter().chain([&self.chat]) {
-            let (chat, report) = chat.moved_to(&agent).await?;
-            chats.push(chat);
-            lost = report.missing;
+        let mut report = ResumeReport::default();
+        for chat in self.parents.iter_mut().chain([&mut self.chat]) {
+            report = chat.move_to(&agent).await?;
         }
-        Ok((chosen, agent, chats, lost))
+        (self.chosen, self.agent) = (chosen, agent);
+        Ok(report)
+    }
+
+    /// Puts a summary in place of the older part. Ctrl-C leaves it as it was.
+    async fn compact(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
+        let cancel = self.chat.cancellation();
+        let progress = Progress::new(!self.context.quiet);
+        progress.say("the model is writing a summary");
+        let done = {
+            let compact = self.chat.compact();
+            tokio::pin!(compact);
+            loop {
+                tokio::select! {
+                    done = &mut compact => break done,
+                    _ = signals.next() => cancel.cancel(),
+                }
+            }
+        };
+        drop(progress);
+        match done {
+            Ok(Some(Compaction { before, after, .. })) => {
+                let before = counted(before, "message");
+                output::text(&format!("{before} have become {}.\n", number(after as u64)))?;
+            }
+            Ok(None) => output::text("There is nothing yet that a summary would shorten.\n")?,
+            Err(End::Cancelled) => self.context.note("Cancelled."),
+            Err(end) => self.fail(&end.to_string()),
+        }
+        Ok(())
+    }
+
+    async fn rename(&mut self, title: &str) -> anyhow::Result<()> {
+        let Some(id) = self.chat.session_id() else {
+            self.fail("nothing of this conversation is kept, so it has no title");
+            return Ok(());
+        };
+        match self.shelf.rename(id, title).await {
+            Ok(title) => output::text(&format!("This is called `{}` now.\n", one_line(&title)))?,
+            Err(error) => self.fail(&error.to_string()),
+        }
+        Ok(())
     }
 
     fn loaded(&self) -> HashSet<Arc<str>> {
@@ -276,6 +343,13 @@ impl<'a> Talk<'a> {
             table.add(Style::new(), [&*row.name, mark, &shortened(about, room.clamp(20, 72))]);
         }
         Ok(table.to_string())
+    }
+
+    /// Keeps what was changed by hand.
+    async fn save(&mut self) {
+        if let Err(end) = self.chat.save().await {
+            self.fail(&end.to_string());
+        }
     }
 
     fn load(&mut self, names: &[String]) -> anyhow::Result<()> {
@@ -327,6 +401,9 @@ impl<'a> Talk<'a> {
             false => format!("every schema is sent: {} tokens a request", number(sent)),
         };
         let mut text = format!("model     {}\n", self.chosen);
+        if let Some(id) = self.chat.session_id() {
+            let _ = writeln!(text, "session   {id}");
+        }
         if let Some(strategy) = self.chat.conversation().session().strategy() {
             let _ = writeln!(text, "strategy  {strategy}");
         }

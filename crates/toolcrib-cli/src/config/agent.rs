@@ -36,6 +36,16 @@ pub(crate) struct AgentEntry {
     /// schemas are held back.
     #[schemars(range(min = 1))]
     pub(crate) max_turns: Option<usize>,
+    /// How many tools are offered in advance, by what the first message seems to need.
+    pub(crate) predict: Option<usize>,
+    /// Whether, under strategy `native`, the provider's own search finds the tools that wait, in
+    /// place of Toolcrib's. All of them are then declared with every request.
+    pub(crate) hosted_search: Option<bool>,
+    /// Whether a conversation that fills the model's window is summarised by itself. It is unless
+    /// this says otherwise.
+    pub(crate) compact: Option<bool>,
+    /// Whether chats are kept, to be gone on with later. They are unless this says otherwise.
+    pub(crate) keep: Option<bool>,
     /// Which tools may run. The first rule that fits decides; where none does, what says it
     /// changes nothing may, and you are asked about the rest.
     #[serde(skip_serializing_if = "Vec::is_empty")]

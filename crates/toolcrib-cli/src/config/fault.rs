@@ -8,7 +8,7 @@ use std::ops::Range;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use toolcrib::{EagerError, Engine, EngineError, Policy, PolicyRules, StrategyChoice};
+use toolcrib::{EagerError, Engine, EngineError, Policy, PolicyRules};
 
 use super::{Config, EmbedderChoice};
 use crate::output::suggest;
@@ -116,9 +116,6 @@ impl Config {
                 of(&|leaf| leaf.key == "profile", message + &hint.unwrap_or_default())
             }
             EngineError::Eager(EagerError::Pattern(_)) => of(&bad_pattern, message),
-            _ if self.strategy == Some(StrategyChoice::Native) => {
-                of(&|leaf| leaf.key == "strategy", message)
-            }
             _ => of(&|leaf| leaf.key == "threshold_context", message),
         }
     }
@@ -286,6 +283,11 @@ mod tests {
     }
 
     #[test]
+    fn native_may_be_asked_for_by_who_has_no_provider_for_it() {
+        assert!(Config::parse("strategy = 'native'").is_ok());
+    }
+
+    #[test]
     fn contradictions_are_placed() {
         for (text, expected) in [
             (
@@ -295,10 +297,6 @@ mod tests {
             (
                 "[eager]\ncloud = ['coer']\nsets.core = []",
                 "t.toml, line 2, column 10, `eager.cloud`: eager set `coer` is not defined; did you mean `core`?",
-            ),
-            (
-                "strategy = 'native'",
-                "t.toml, line 1, column 12, `strategy`: strategy `native` needs",
             ),
             (
                 "threshold_context = 10.0",

@@ -153,7 +153,7 @@ impl<'a> Meter<'a> {
         Self { progress, total, done: AtomicUsize::new(0), due: Mutex::new(Instant::now() + TICK) }
     }
 
-    fn advance(&self, set: &str) {
+    pub(super) fn advance(&self, set: &str) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         if !self.progress.is_wanted() {
             return;

@@ -15,6 +15,11 @@ use crate::output::{BOLD, DIM, Rows, YELLOW, number};
 /// The order of the usual styles; others follow.
 const STYLES: [&str; 7] = ["keywords", "intent", "paraphrase", "user", "guess", "multi", "foreign"];
 
+/// Where a style stands among others.
+pub(super) fn place_of_style(style: &str) -> usize {
+    STYLES.iter().position(|known| *known == style).unwrap_or(STYLES.len())
+}
+
 /// Everything that is told.
 #[derive(Serialize)]
 pub(super) struct Report {
@@ -110,8 +115,7 @@ fn styled<'a>(
 fn by_style<'a>(answers: impl Iterator<Item = (&'a str, &'a Answer)>) -> Vec<StyleFigures> {
     let mut styles: BTreeMap<(usize, &str), Vec<&Answer>> = BTreeMap::new();
     for (style, answer) in answers {
-        let place = STYLES.iter().position(|known| *known == style).unwrap_or(STYLES.len());
-        styles.entry((place, style)).or_default().push(answer);
+        styles.entry((place_of_style(style), style)).or_default().push(answer);
     }
     let figures = |answers: Vec<&Answer>| figures(answers.iter().copied());
     let styles = styles.into_iter();

@@ -9,7 +9,7 @@ use crate::output::{BOLD, CYAN, DIM};
 
 /// Turns Markdown into styled text. No more is held back than it takes to know what a mark means.
 #[derive(Debug, Default)]
-pub(super) struct Markdown {
+pub(crate) struct Markdown {
     /// What has come and is not understood yet.
     held: String,
     /// Whether the next character is within a line.
@@ -26,7 +26,7 @@ pub(super) struct Markdown {
 
 impl Markdown {
     /// Takes the next piece; gives what can be shown.
-    pub(super) fn push(&mut self, text: &str) -> String {
+    pub(crate) fn push(&mut self, text: &str) -> String {
         let mut out = String::new();
         for c in text.chars() {
             self.held.push(c);
@@ -36,7 +36,7 @@ impl Markdown {
     }
 
     /// Gives what is left, and begins anew.
-    pub(super) fn finish(&mut self) -> String {
+    pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
         self.step(&mut out, true);
         if self.within {

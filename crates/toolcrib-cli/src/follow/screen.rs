@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use toolcrib::agent::{CallResult, Event};
+use toolcrib::agent::{CallResult, Compaction, Event};
 use toolcrib::tokens::Usage;
 
+use super::called::{brief, called};
 use super::markdown::Markdown;
 use crate::args::Context;
-use crate::output::{self, DIM, Progress, RED, duration, printable, shortened};
+use crate::output::{self, DIM, Progress, duration, printable, shortened};
 
 /// From when on it is worth saying what is waited for.
 const LONG: Duration = Duration::from_secs(1);
@@ -33,6 +33,8 @@ pub(crate) struct Screen {
     waiting: Option<(String, Instant)>,
     /// What each request took.
     pub(crate) spent: Vec<Usage>,
+    /// Why the strategy was chosen that the last conversation to begin has.
+    pub(crate) chosen: Option<String>,
 }
 
 struct Call {
@@ -57,6 +59,7 @@ impl Screen {
             progress: Progress::new(tells),
             waiting: None,
             spent: Vec::new(),
+            chosen: None,
         }
     }
 
@@ -105,6 +108,16 @@ impl Screen {
                 self.finished(name, result, *took);
                 self.wait_for_calls();
             }
+            Event::Chosen { why, .. } => self.chosen = Some(why.clone()),
+            Event::Compacted(Compaction { before, after, .. }) => {
+                self.pause()?;
+                let what = "the older part of the conversation has become a summary";
+                self.tell(&format!("{DIM}{what}: {before} messages are {after} now{DIM:#}"));
+            }
+            Event::Note { text } => {
+                self.pause()?;
+                self.tell(&format!("{DIM}{}{DIM:#}", output::one_line(text)));
+            }
             _ => {}
         }
         Ok(())
@@ -113,20 +126,7 @@ impl Screen {
     fn finished(&mut self, name: &str, result: &CallResult, took: Duration) {
         let at = self.calls.iter().position(|call| call.id == result.call_id);
         let arguments = at.map(|at| self.calls.remove(at).arguments).unwrap_or_default();
-        let name = output::one_line(name);
-        let took = format!(" ({})", duration(took));
-        let taken = name.chars().count() + took.chars().count() + 4;
-        let room = output::columns().saturating_sub(taken);
-        let called = |room| match shortened(&arguments, room) {
-            none if none.is_empty() => name.clone(),
-            arguments => format!("{name} {arguments}"),
-        };
-        if !result.is_error {
-            return self.tell(&format!("{DIM}✓ {}{took}{DIM:#}", called(room)));
-        }
-        let reason = shortened(&reason(&name, result), room / 2);
-        let called = called(room.saturating_sub(reason.chars().count() + 2));
-        self.tell(&format!("{RED}✗{RED:#} {DIM}{called}{took}: {reason}{DIM:#}"));
+        self.tell(&called(name, &arguments, result, Some(took)));
     }
 
     fn tell(&self, line: &str) {
@@ -210,22 +210,5 @@ impl Screen {
         self.calls.clear();
         self.held.iter_mut().for_each(String::clear);
         self.pause()
-    }
-}
-
-/// Why a call failed, without what only a model wants to know or stands there already.
-fn reason(name: &str, result: &CallResult) -> String {
-    let text = result.described();
-    let json: Value = serde_json::from_str(&text).unwrap_or_default();
-    let text = json["error"].as_str().unwrap_or(&text);
-    text.strip_prefix(&format!("`{name}` was ")).unwrap_or(text).to_owned()
-}
-
-/// Arguments as they are told of.
-fn brief(arguments: &Value) -> String {
-    match arguments {
-        Value::Object(map) if map.is_empty() => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }

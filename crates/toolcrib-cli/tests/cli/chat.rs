@@ -120,13 +120,48 @@ fn a_new_strategy_and_a_clear_begin_a_new_conversation() {
 }
 
 #[test]
+fn what_a_model_has_no_form_for_is_done_otherwise_and_told() {
+    let output = talk(&sample(), "--strategy native", "search time\n/strategy\n");
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let told = "so strategy `dispatch` is used in place of `native`\n";
+    assert!(output.stderr.contains(told), "{}", output.stderr);
+    assert!(output.stdout.contains("Strategy dispatch, which"), "{}", output.stdout);
+}
+
+#[test]
+fn the_cost_of_a_conversation_is_kept_with_it() {
+    let folder = sample();
+    assert_eq!(said(&folder, "", "/cost\n"), "0 turns\n");
+    let text = said(&folder, "", "search time\n/cost\n");
+    let cost = text.lines().find(|line| line.starts_with("2 turns: ")).unwrap();
+    assert_eq!(said(&folder, "--resume", "/cost\n").trim_end(), cost);
+    let text = said(&folder, "--resume", "search git\n/cost\n");
+    assert!(text.contains("\n4 turns: "), "{text}");
+}
+
+#[test]
+fn a_conversation_is_compacted_when_asked() {
+    let folder = sample();
+    let nothing = "There is nothing yet that a summary would shorten.\n";
+    assert_eq!(said(&folder, "", "/compact\n"), nothing);
+    let lines = format!("{}/compact\nsearch git\n/stats\n", "search time\n".repeat(8));
+    let text = said(&folder, "", &lines);
+    let (_, told) = text.split_once("32 messages have become ").unwrap();
+    let left: usize = told.split_once(".\n").unwrap().0.parse().unwrap();
+    assert!(left < 32, "{text}");
+    let messages = format!("messages  {}\n", left + 4);
+    assert!(text.contains(&messages) && text.contains(" loaded, "), "{text}");
+    assert!(said(&folder, "--resume", "/stats\n").contains(&messages));
+}
+
+#[test]
 fn a_mistake_is_told_and_the_talk_goes_on() {
     let output =
-        talk(&sample(), "", "/froth\n/strategy native\n/model gpt-4o\n/model\n/quit\nhi\n");
+        talk(&sample(), "", "/froth\n/strategy natural\n/model gpt-4o\n/model\n/quit\nhi\n");
     assert_eq!(output.code, Some(1));
     for expected in [
         "there is no command /froth",
-        "a strategy is dispatch, inject or auto",
+        "a strategy is dispatch, inject, native or auto",
         "openai needs a key",
     ] {
         assert!(output.stderr.contains(expected), "{expected}: {}", output.stderr);

@@ -151,3 +151,25 @@ fn a_policy_that_leaves_no_way_to_tools_is_refused_if_they_are_many() {
         assert!(message.contains("the policy denies every verb of preset `crib`"), "{message}");
     }
 }
+
+#[test]
+fn tools_are_offered_with_the_first_message_where_that_is_asked_for() {
+    let offered = |config: &str| {
+        let folder = Folder::new(&[("toolcrib.toml", config)]);
+        let args = "run the~git~log --model scripted --yes --keep --mode deferred --json";
+        let id = folder.json(&format!("{args} --strategy dispatch"))["session"].clone();
+        let shown = folder.json(&format!("sessions show {} --json", id.as_str().unwrap()));
+        let notices = shown["messages"].as_array().unwrap().iter();
+        let notices = notices.filter(|message| message["role"] == "notice");
+        notices.map(|it| it["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(offered(""), [""; 0]);
+    assert_eq!(offered("[agent]\npredict = 0\n"), [""; 0]);
+    let told = offered("[agent]\npredict = 2\n");
+    let [told] = &told[..] else { panic!("{told:?}") };
+    assert!(told.starts_with("Now loaded:\n{\"name\":\"mcp__git__log\""), "{told}");
+    assert_eq!(told.lines().count(), 3, "{told}");
+    let folder = Folder::new(&[("toolcrib.toml", "[agent]\npredict = -1\n")]);
+    let message = folder.fails(2, "config check");
+    assert!(message.contains("line 2") && message.contains("`agent.predict`"), "{message}");
+}

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{Folder, WEATHER, keys, sample};
+use crate::support::{Folder, SESSION, WEATHER, keys, sample};
 
 const README: &str = include_str!("../../../../README.md");
 const CONFIGURATION: &str = include_str!("../../../../docs/configuration.md");
@@ -10,6 +10,7 @@ const RECIPES: &str = include_str!("../../../../docs/recipes.md");
 const COMING_FROM: &str = include_str!("../../../../docs/coming-from.md");
 const GATEWAY: &str = include_str!("../../../../docs/gateway.md");
 const AGENT: &str = include_str!("../../../../docs/agent.md");
+const SESSIONS: &str = include_str!("../../../../docs/sessions.md");
 
 /// A line without what differs from run to run: how long something took.
 fn without_times(line: &str) -> String {
@@ -58,7 +59,17 @@ fn follow(line: &str) {
     if OF_A_CONFIGURATION.contains(&&*words[1]) {
         files.push(("toolcrib.toml", "[servers.weather]\ncommand = \"weather\"\n"));
     }
+    let is_of_sessions = words[1] == "sessions" || words.iter().any(|word| word == "--resume");
+    if words.iter().any(|word| word == "talk.json") && words[2] == "import" {
+        files.push(("talk.json", SESSION));
+    }
     let folder = Folder::new(&files);
+    if is_of_sessions {
+        // The newest of this folder is one of this folder.
+        let here = folder.path("").canonicalize().unwrap().display().to_string();
+        std::fs::write(folder.path("kept.json"), SESSION.replace("/somewhere", &here)).unwrap();
+        folder.text("sessions import kept.json");
+    }
     let mut command = folder.command("");
     let is_agent = ["chat", "run"].contains(&&*words[1]);
     let named = words.iter().position(|word| word == "--model").filter(|_| is_agent);
@@ -93,7 +104,7 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn the_commands_of_the_docs_run() {
-    let documents = [README, CONFIGURATION, RECIPES, GATEWAY];
+    let documents = [README, CONFIGURATION, RECIPES, GATEWAY, SESSIONS];
     let lines: Vec<String> = documents
         .iter()
         .flat_map(|document| document.lines())
@@ -113,6 +124,7 @@ fn the_examples_of_every_command_run() {
         "serve",
         "chat",
         "run",
+        "sessions",
         "servers",
         "call",
         "doctor",
@@ -180,6 +192,7 @@ fn every_link_between_documents_leads_somewhere() {
                 "docs/recipes.md",
                 "docs/coming-from.md",
                 "docs/gateway.md",
+                "docs/sessions.md",
             ])
     {
         let text = std::fs::read_to_string(root.join(file)).unwrap();

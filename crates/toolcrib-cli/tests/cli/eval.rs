@@ -299,6 +299,57 @@ fn what_the_numbers_are_worth_is_a_table_in_markdown() {
 }
 
 #[test]
+fn offers_are_scored_by_all_that_a_query_needs() {
+    let queries = r#"{"id": 1, "query": "weather alerts", "gold": ["weather/get_alerts"], "style": "user"}
+{"id": 2, "query": "the forecast and severe alerts", "gold": ["weather/get_forecast", "weather/get_alerts"], "style": "multi"}
+{"id": 3, "query": "xyzzy", "gold": ["weather/get_forecast"]}"#;
+    let folder = Folder::new(&[("lists/weather.json", WEATHER), ("q.jsonl", queries)]);
+    let value = folder.json("eval lists --queries q.jsonl --predict=1,2 --json");
+    assert_eq!(keys(&value), ["sets", "warnings"]);
+    let set = &value["sets"][0];
+    assert_eq!(keys(set), ["set", "tools", "queries", "search", "offers", "styles"]);
+    assert_eq!((&set["tools"], &set["queries"]), (&json!(2), &json!(3)));
+    let [one, two] = &set["offers"].as_array().unwrap()[..] else { panic!("{set}") };
+    let shares =
+        |offer: &Value| (offer["most"].clone(), offer["all"].clone(), offer["some"].clone());
+    // A single tool is half of what the second query needs; nothing is like the third.
+    assert_eq!(shares(one), (json!(1), json!(0.3333), json!(0.6667)));
+    assert_eq!(shares(two), (json!(2), json!(0.6667), json!(0.6667)));
+    assert_eq!(set["search"]["all"], json!(0.6667));
+    let figure = |offer: &Value, key: &str| offer[key].as_f64().unwrap();
+    assert!(figure(one, "tokens") < figure(two, "tokens"), "{set}");
+    for offer in [one, two] {
+        assert!(figure(offer, "net") < figure(offer, "tokens"), "{offer}");
+    }
+    // Where both were offered, a search would have brought as much, in more words.
+    let multi = &set["styles"][1];
+    assert_eq!((&multi["style"], &multi["offers"][1]["all"]), (&json!("multi"), &json!(1.0)));
+    let (offer, search) = (&multi["offers"][1], multi["search"]["tokens"].as_f64().unwrap());
+    assert_eq!(figure(offer, "net"), figure(offer, "tokens") - search);
+    assert!(figure(offer, "net") < 0.0, "{multi}");
+}
+
+#[test]
+fn offers_are_a_table_by_how_many_and_by_style() {
+    let text = sample().text("eval --predict --limit 30");
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let has = |line: &[&str]| lines.iter().any(|it| it.starts_with(line));
+    assert!(has(&["OFFERED", "ALL", "SOME", "TOKENS", "NET"]), "{text}");
+    assert!(["1", "3", "5", "8", "10", "15"].iter().all(|most| has(&[most])), "{text}");
+    assert!(has(&["STYLE", "TASKS", "ALL", "OF", "1"]) && has(&["keywords"]), "{text}");
+    assert!(
+        text.starts_with("toolcrib, 30 tasks over 98 tools (a search by the same words takes ")
+    );
+    // Two of one name can't both be there.
+    let output = set().run("eval set --predict=3");
+    assert!(output.stderr.contains("set: 1 tool left out, as others have their names"));
+    for wrong in ["--predict=0", "--predict --ablate", "--predict --pool"] {
+        assert!(sample().fails(2, &format!("eval {wrong}")).contains("--predict"), "{wrong}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_the_data_is_said_with_its_place() {
     let query = r#"{"id": 1, "query": "q", "gold": ["1"]}"#;
     let folder = Folder::new(&[

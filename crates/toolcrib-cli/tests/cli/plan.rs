@@ -46,9 +46,9 @@ fn json_has_every_number() {
     assert_eq!(plan["model"]["exact"], false);
     let rows = plan["strategies"].as_array().unwrap();
     let names: Vec<&Value> = rows.iter().map(|row| &row["strategy"]).collect();
-    assert_eq!(names, ["full", "inject", "dispatch"]);
+    assert_eq!(names, ["full", "inject", "dispatch", "native"]);
     let calls: Vec<&Value> = rows.iter().map(|row| &row["calls"]).collect();
-    assert_eq!(calls, [10, 12, 12]);
+    assert_eq!(calls, [10, 12, 12, 12]);
     for row in rows {
         let tokens = |key: &str| row[key].as_u64().unwrap();
         assert_eq!(tokens("prompt"), tokens("read") + tokens("written") + tokens("uncached"));
@@ -68,6 +68,17 @@ fn many_tools_are_cheapest_through_dispatch_and_a_few_in_full() {
         |folder: Folder| folder.json("plan --json --tools shop.json")["cheapest"].clone();
     assert_eq!(cheapest(shop(400)), "dispatch");
     assert_eq!(cheapest(shop(3)), "full");
+}
+
+#[test]
+fn native_is_compared_for_models_that_have_it() {
+    let rows = |model: &str| {
+        let text = shop(400).text(&format!("plan --tools shop.json --model {model}"));
+        (text.contains("native is cheapest: dispatch costs "), text.contains("\nnative "))
+    };
+    assert_eq!(rows("claude-opus-5-5"), (true, true));
+    assert_eq!(rows("gpt-5.6-sol"), (true, true));
+    assert_eq!(rows("claude-opus-4-1"), (false, false));
 }
 
 #[test]

@@ -36,6 +36,7 @@ impl Folder {
         // Whoever runs the tests has a home of their own, which is none of the tests' business.
         command.env("HOME", self.path("home"));
         for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"].into_iter().chain([
+            "XDG_STATE_HOME",
             "CLAUDE_CONFIG_DIR",
             "CODEX_HOME",
             "APPDATA",
@@ -170,3 +171,9 @@ pub(crate) const WEATHER: &str = r#"{"server": "weather", "tools": [
     {"name": "get_forecast", "description": "Weather forecast for a place.",
      "inputSchema": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}},
     {"name": "get_alerts", "description": "Severe weather alerts.", "inputSchema": {"type": "object"}}]}"#;
+
+/// A session as it is exported: a question, a call, its result, and the answer.
+pub(crate) const SESSION: &str = r#"{"toolcrib_session":1,"id":"1m3250v3v10z","created_at":1790000000123,"title":"Is it raining in Oslo?","name":null,"labels":{"folder":"/somewhere","model":"scripted","version":"0.1.0"},"forked_from":null,"messages":[{"role":"user","content":[{"type":"text","text":"Is it raining in Oslo?"}]},{"role":"assistant","content":[{"type":"call","id":"call_1","name":"call_tool","arguments":"{\"tool_name\":\"weather__get_forecast\",\"arguments\":{\"place\":\"Oslo\"}}"}]},{"role":"tool","results":[{"call_id":"call_1","name":"call_tool","content":[{"type":"text","text":"rain"}]}]},{"role":"assistant","content":[{"type":"text","text":"It is **raining**; take an umbrella."}]}],"ledger":null,"calls":[]}"#;
+
+/// The id of that.
+pub(crate) const SESSION_ID: &str = "1m3250v3v10z";

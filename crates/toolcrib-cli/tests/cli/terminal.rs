@@ -45,6 +45,7 @@ fn every_command_explains_itself_with_examples() {
         "chat",
         "run",
         "builtin",
+        "sessions",
         "servers",
         "call",
         "doctor",
