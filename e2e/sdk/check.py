@@ -29,12 +29,14 @@ def comparable(provider, read):
     return read
 
 
-def request_fits(provider, exchange, _):
+def request_fits(exchange, _):
+    provider = exchange.provider
     strict.VALIDATORS[provider](without_what_types_lack(provider, exchange.body))
 
 
-def client_sends_the_same(provider, exchange, replay):
-    sent, body = replay.ask(provider, exchange)[0], exchange.body
+def client_sends_the_same(exchange, replay):
+    provider = exchange.provider
+    sent, body = replay.ask(exchange)[0], exchange.body
     if provider == "ollama":
         # Its client leaves out empty members, and of schemas what its types leave out.
         pairs = zip(sent.get("tools", []), body.get("tools", []), strict=True)
@@ -48,15 +50,15 @@ def lean(body):
     return {name: value for name, value in body.items() if name != "tools"} | {"messages": messages}
 
 
-def events_fit(provider, exchange, _):
+def events_fit(exchange, _):
     for event in exchange.events():
-        unknown = parse(provider, event)
+        unknown = parse(exchange.provider, event)
         assert not unknown, f"unknown members {sorted(unknown)} in {json.dumps(event)}"
 
 
-def client_reads_the_same(provider, exchange, replay):
-    _, read = replay.ask(provider, exchange)
-    expected = comparable(provider, exchange.read)
+def client_reads_the_same(exchange, replay):
+    _, read = replay.ask(exchange)
+    expected = comparable(exchange.provider, exchange.read)
     assert read == expected, f"the SDK reads {json.dumps(read)}, the agent {json.dumps(expected)}"
 
 
@@ -68,9 +70,13 @@ CHECKS = {
 }
 
 
-def failure(check, provider, exchange, replay):
+# Those that need to know what a request was answered with.
+OF_STREAMS = (events_fit, client_reads_the_same)
+
+
+def failure(check, exchange, replay):
     try:
-        check(provider, exchange, replay)
+        check(exchange, replay)
     except Exception as error:  # noqa: BLE001 whatever an SDK raises is a failure
         return f"{type(error).__name__}: {error}"[:1000]
     return None
@@ -132,9 +138,41 @@ PLACES = {
 }
 
 
-def self_test(provider, story, replay):
+def find(value, **members):
+    """Something with these members, at any depth of a body."""
+    if isinstance(value, dict) and all(value.get(name) == wanted for name, wanted in members.items()):
+        return value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next(filter(None, (find(each, **members) for each in inner)), None)
+
+
+# What is done to a request in which tools wait.
+NATIVE_MISTAKES = {
+    "anthropic": {
+        "an unknown member of a reference": lambda body: find(body, type="tool_reference").update(id="x"),
+        "a reference without a name": lambda body: find(body, type="tool_reference").pop("tool_name"),
+        "a tool that waits for a word": lambda body: find(body, defer_loading=True).update(defer_loading="yes"),
+        "a removal of a name": lambda body: find(body, type="tool_removal").update(tool="x"),
+        "an unknown member of a removal": lambda body: find(body, type="tool_removal").update(name="x"),
+    },
+    "openai-responses": {
+        "a search that nobody makes": lambda body: find(body, type="tool_search").update(execution="nobody"),
+        "a search's output without tools": lambda body: find(body, type="tool_search_output").pop("tools"),
+        "an unknown member of a search": lambda body: find(body, type="tool_search_call").update(name="x"),
+        "a namespace without a description": lambda body: find(body, type="namespace").pop("description"),
+        "tools from a user": lambda body: find(body, type="additional_tools").update(role="user"),
+        "a namespace that is a number": lambda body: find(body, namespace="github").update(namespace=7),
+    },
+}
+
+
+def self_test(provider, replay):
     """Breaks exchanges in every way; says which ways were not noticed, and how many there were."""
-    broken = []
+    story, broken = exchanges(f"{provider}-dispatch"), []
+    for name, mistake in NATIVE_MISTAKES.get(provider, {}).items():
+        exchange = copy.deepcopy(exchanges(f"{provider}-native")[-1])
+        mistake(exchange.body)
+        broken.append((name, request_fits, exchange))
     for name, mistake in MISTAKES.items():
         if name in ALLOWED.get(provider, ()):
             continue
@@ -146,7 +184,7 @@ def self_test(provider, story, replay):
         assert place in exchange.stream, f"{place} is not in the stream"
         exchange.stream = exchange.stream.replace(place, damaged(name, place), 1)
         broken.append((name, check, exchange))
-    missed = [name for name, check, exchange in broken if failure(check, provider, exchange, replay) is None]
+    missed = [name for name, check, exchange in broken if failure(check, exchange, replay) is None]
     return missed, len(broken)
 
 
@@ -164,22 +202,25 @@ def damaged(name, place):
 def main():
     began = time.monotonic()
     replay, failures = Replay(), []
-    width = max(map(len, CHECKS)) + 2
-    print(f"{'':28}" + "".join(f"{name:>{width}}" for name in CHECKS))
-    for provider in PROVIDERS:
-        for name in STORIES:
-            story = exchanges(provider, name)
-            cells = []
-            for what, check in CHECKS.items():
-                bad = [(it.name, why) for it in story if (why := failure(check, provider, it, replay))]
-                failures += [f"{provider} {name}, {it}, {what}: {why}" for it, why in bad]
-                cells.append(f"{len(story) - len(bad)} of {len(story)}")
-            print(f"{provider + ' ' + name:28}" + "".join(f"{cell:>{width}}" for cell in cells))
-    for provider in PROVIDERS:
-        missed, tried = self_test(provider, exchanges(provider, "dispatch"), replay)
+    width, first = max(map(len, CHECKS)) + 2, max(map(len, STORIES)) + 2
+    sums = dict.fromkeys(CHECKS, 0)
+    print(" " * first + "".join(f"{name:>{width}}" for name in CHECKS))
+    for name in STORIES:
+        story = exchanges(name)
+        cells = []
+        for what, check in CHECKS.items():
+            those = [it for it in story if it.stream or check not in OF_STREAMS]
+            bad = [(it.name, why) for it in those if (why := failure(check, it, replay))]
+            failures += [f"{name}, {it}, {what}: {why}" for it, why in bad]
+            sums[what] += len(those) - len(bad)
+            cells.append(f"{len(those) - len(bad)} of {len(those)}" if those else "")
+        print(f"{name:{first}}" + "".join(f"{cell:>{width}}" for cell in cells))
+    print(f"{'all':{first}}" + "".join(f"{cell:>{width}}" for cell in sums.values()))
+    for provider in PROVIDERS.values():
+        missed, tried = self_test(provider, replay)
         failures += [f"{provider}: {name} was not noticed" for name in missed]
         package = PACKAGES[provider]
-        print(f"{provider:28}broken on purpose: {tried - len(missed)} of {tried} noticed ({package} {version(package)})")
+        print(f"{provider:{first}}broken on purpose: {tried - len(missed)} of {tried} noticed ({package} {version(package)})")
     print(f"{time.monotonic() - began:.1f} s")
     for line in failures[-20:]:
         print(f"FAILED {line}", file=sys.stderr)

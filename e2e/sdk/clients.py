@@ -5,7 +5,7 @@ import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import strict  # noqa: F401 before the SDKs
+import strict  # before the SDKs
 import anthropic
 import ollama
 import openai
@@ -14,6 +14,8 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
+
+from golden import exchanges
 
 NOT_IN_TYPES = {
     # vLLM, llama.cpp and others tell what a model thinks, and may want it back; OpenAI does not.
@@ -97,16 +99,19 @@ class Replay:
         self.ollama = ollama.Client(base)
         self.sent = None
 
-    def ask(self, provider, exchange):
-        """What the SDK's client sends for the agent's request, and what it makes of the answer."""
-        self.stream = exchange.stream
+    def ask(self, exchange):
+        """What the SDK's client sends for the agent's request, and what it makes of the answer: of any, if that is not
+        kept."""
+        provider = exchange.provider
+        self.stream = exchange.stream or exchanges(f"{provider}-dispatch")[0].stream
         self.content_type = "application/x-ndjson" if provider == "ollama" else "text/event-stream"
         read = getattr(self, "_" + provider.replace("-", "_"))(dict(exchange.body))
         return self.sent, read
 
     def _anthropic(self, body):
         del body["stream"]  # It always does.
-        with self.anthropic.messages.stream(**body) as stream:
+        client = self.anthropic.beta if strict.changes_tools(body) else self.anthropic
+        with client.messages.stream(**body) as stream:
             message = stream.get_final_message()
         content = []
         for block in message.content:
@@ -137,12 +142,18 @@ class Replay:
             elif item.type == "message":
                 content.append(text(item.content[0].text))
                 assert told[place] == item.content[0].text
+            elif item.type == "tool_search_call" and item.execution == "client":
+                content.append(call(item.call_id, "tool_search", item.arguments))
+                assert place not in told
             elif item.type == "function_call":
+                # The agent keeps where a tool lives before the call.
+                if item.namespace:
+                    content.append(native("openai-responses", {"namespace": item.namespace}))
                 content.append(call(item.call_id, item.name, json.loads(item.arguments)))
                 assert told[place] == item.arguments
             else:
                 content.append(native("openai-responses", item.model_dump(exclude_unset=True)))
-                assert told[place] == item.summary[0].text
+                assert item.type != "reasoning" or told[place] == item.summary[0].text
         usage = response.usage
         details = usage.input_tokens_details
         cached, written = details.cached_tokens, details.cache_write_tokens

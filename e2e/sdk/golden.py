@@ -4,15 +4,17 @@ import json
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / "crates" / "toolcrib-agent" / "tests" / "wire" / "golden"
-PROVIDERS = ("anthropic", "openai-responses", "openai-chat", "ollama")
-STORIES = ("dispatch", "inject", "endings")
+PROVIDERS = {"/v1/messages": "anthropic", "/v1/responses": "openai-responses",
+             "/v1/chat/completions": "openai-chat", "/api/chat": "ollama"}
+# By provider. A story that goes from one to another is with the one it begins at.
+STORIES = [path.stem for each in PROVIDERS.values() for path in sorted(FOLDER.glob(f"{each}-*.json"))]
 
 
 class Exchange:
-    """A request, the stream it was answered with, and what the agent read in that."""
+    """A request, the stream it was answered with, and what the agent read in that. Of some only the request is kept."""
 
-    def __init__(self, name, body, stream, read):
-        self.name, self.body, self.stream, self.read = name, body, stream, read
+    def __init__(self, provider, name, body, stream, read):
+        self.provider, self.name, self.body, self.stream, self.read = provider, name, body, stream, read
 
     def events(self):
         """The data of each event or line."""
@@ -20,16 +22,17 @@ class Exchange:
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def exchanges(provider, story):
-    requests = json.loads((FOLDER / f"{provider}-{story}.json").read_text())
-    streams = split((FOLDER / f"streams-{provider}-{story}.txt").read_text())
+def exchanges(story):
+    requests = json.loads((FOLDER / f"{story}.json").read_text())
     names = [f"{request['conversation']}: {request['answered_with']}" for request in requests]
-    assert names == [name for name, _, _ in streams], f"{provider}-{story}: requests and streams differ"
+    streams = FOLDER / f"streams-{story}.txt"
+    streams = split(streams.read_text()) if streams.exists() else [(name, None, None) for name in names]
+    assert names == [name for name, _, _ in streams], f"{story}: requests and streams differ"
     before, found = {}, []
     for request, (name, stream, read) in zip(requests, streams):
-        conversation = request["conversation"]
-        before[conversation] = whole(request["body"], before.get(conversation, {}))
-        found.append(Exchange(name, before[conversation], stream, read))
+        place = request["conversation"], request["path"]
+        before[place] = whole(request["body"], before.get(place, {}))
+        found.append(Exchange(PROVIDERS[request["path"]], name, before[place], stream, read))
     return found
 
 

@@ -12,10 +12,11 @@ import typing_extensions
 
 _iterable = typing.Iterable
 typing.Iterable = typing.List
-import anthropic.types  # noqa: E402
+import anthropic.types.beta  # noqa: E402
 import ollama  # noqa: E402
 import openai.types.chat  # noqa: E402
 import openai.types.responses  # noqa: E402
+from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming as BetaParams  # noqa: E402
 from anthropic.types.message_create_params import MessageCreateParamsStreaming  # noqa: E402
 from ollama._types import ChatRequest, Image, Message, Tool  # noqa: E402
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming  # noqa: E402
@@ -23,17 +24,37 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 
 typing.Iterable = _iterable
 
+
+def _takes_more(kind):
+    """Whether it is meant to have members that it does not name."""
+    none = typing_extensions.NoExtraItems
+    return getattr(kind, "__extra_items__", none) not in (none, None)
+
+
 # A TypedDict ignores keys it does not have, unless it is told not to.
 for _name, _module in list(sys.modules.items()):
     if _name.startswith(("anthropic.types", "openai.types")):
         for _type in vars(_module).values():
             if isinstance(_type, type) and typing_extensions.is_typeddict(_type):
-                _type.__pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True}
+                extra = {} if _takes_more(_type) else {"extra": "forbid"}
+                _type.__pydantic_config__ = {**extra, "arbitrary_types_allowed": True}
 
 
 def _adapter(kind):
     adapter = pydantic.TypeAdapter(kind)
     return lambda body: adapter.validate_python(body, strict=True)
+
+
+def changes_tools(body):
+    """Whether tools come or go in the middle of a conversation, which is a beta of Anthropic's."""
+    return any(message.get("role") == "system" for message in body["messages"])
+
+
+def _anthropic(body):
+    _BETA(body) if changes_tools(body) else _PLAIN(body)
+
+
+_PLAIN, _BETA = _adapter(MessageCreateParamsStreaming), _adapter(BetaParams)
 
 
 def _ollama(body):
@@ -65,7 +86,7 @@ def within(part, whole):
 
 
 VALIDATORS = {
-    "anthropic": _adapter(MessageCreateParamsStreaming),
+    "anthropic": _anthropic,
     "openai-responses": _adapter(ResponseCreateParamsStreaming),
     "openai-chat": _adapter(CompletionCreateParamsStreaming),
     "ollama": _ollama,

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from terminal import PATIENCE, Terminal, eventually
+from terminal import PATIENCE, Terminal, eventually, expect
 
 PROMPT = "›"
 ASKS = "or why not:"
@@ -70,6 +70,22 @@ class Home:
             self.command(*options), input=data, capture_output=True, env=self.env | (env or {}),
             cwd=self.folder, start_new_session=True, timeout=PATIENCE,
         )
+
+    def run(self, *words, **options):
+        """Another command, without a terminal."""
+        return subprocess.run(
+            [str(self.binary), *words], capture_output=True, text=True, env=self.env, cwd=self.folder,
+            start_new_session=True, timeout=PATIENCE, **options,
+        )
+
+    def said_by(self, *words, **options):
+        """What a command prints that must succeed."""
+        done = self.run(*words, **options)
+        expect(done.returncode == 0, f"{words}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def sessions(self):
+        return json.loads(self.said_by("sessions", "--json"))["sessions"]
 
     def exists(self, name):
         return (self.folder / name).exists()

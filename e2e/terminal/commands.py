@@ -15,7 +15,7 @@ def messages(shown):
 @check
 def help_lists_every_command(home):
     shown = home.chat().say("/help")
-    words = "/tools /load /unload /stats /strategy /model /fork /back /clear /quit".split()
+    words = "/tools /load /unload /stats /cost /compact /strategy /model /rename /fork /back /clear /quit".split()
     missing = [word for word in words if not re.search(rf"^{word} .*\w", shown, re.MULTILINE)]
     expect(not missing, f"{missing} in {shown}")
 
@@ -59,7 +59,7 @@ def stats_count_what_was_said(home):
 @check
 def a_strategy_begins_a_new_conversation_and_holds(home):
     chat = home.chat()
-    expect("Strategy auto: the preset's own." in chat.say("/strategy"), chat.text())
+    expect("Strategy auto: settled by the first message." in chat.say("/strategy"), chat.text())
     chat.say("search a file")
     expect("Strategy dispatch, which a conversation keeps" in chat.say("/strategy"), chat.text())
     expect("A new conversation. Strategy inject." in chat.say("/strategy inject"), chat.text())
@@ -69,7 +69,7 @@ def a_strategy_begins_a_new_conversation_and_holds(home):
     chat.ask(write("a.txt").replace("files__", "mcp__files__"))
     chat.answer("y")
     expect(home.exists("a.txt") and "strategy  inject" in chat.say("/stats"), chat.text())
-    expect("error: a strategy is dispatch, inject or auto" in chat.say("/strategy native"), chat.text())
+    expect("error: a strategy is dispatch, inject, native or auto" in chat.say("/strategy natural"), chat.text())
 
 
 @check
