@@ -1,0 +1,5 @@
+//! The `toolcrib-hostile` command.
+
+fn main() -> std::process::ExitCode {
+    toolcrib_hostile::main()
+}
