@@ -173,6 +173,19 @@ pub(crate) fn run(args: &EvalArgs, context: &Context) -> anyhow::Result<()> {
     output::text(&report.describe())
 }
 
+/// The queries that were asked for, each over its own set.
+fn over_their_own<'a>(
+    args: &EvalArgs,
+    sets: &'a [Set],
+    progress: &Progress,
+    warnings: &mut Vec<String>,
+) -> Vec<(&'a Set, Vec<&'a Query>)> {
+    let chosen = |set| choose(set, args);
+    let parts = measure::index(Over::Own, &Corpus::TUNING, sets, chosen, progress);
+    warn_of_unknown(&parts, warnings);
+    parts.into_iter().map(|part| (part.set, part.queries)).collect()
+}
+
 /// What each number of ranking is worth, each query over its own set.
 fn ablate(
     args: &EvalArgs,
@@ -181,10 +194,7 @@ fn ablate(
     progress: Progress,
     mut warnings: Vec<String>,
 ) -> anyhow::Result<()> {
-    let chosen = |set| choose(set, args);
-    let parts = measure::index(Over::Own, &Corpus::TUNING, sets, chosen, &progress);
-    warn_of_unknown(&parts, &mut warnings);
-    let sets: Vec<_> = parts.into_iter().map(|part| (part.set, part.queries)).collect();
+    let sets = over_their_own(args, sets, &progress, &mut warnings);
     let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let jobs = args.jobs.map_or_else(cores, NonZeroUsize::get);
     let mut ablation = ablate::run(&sets, jobs, |queries| Meter::new(&progress, queries));
@@ -206,10 +216,7 @@ fn predict(
     progress: Progress,
     mut warnings: Vec<String>,
 ) -> anyhow::Result<()> {
-    let chosen = |set| choose(set, args);
-    let parts = measure::index(Over::Own, &Corpus::TUNING, sets, chosen, &progress);
-    warn_of_unknown(&parts, &mut warnings);
-    let sets: Vec<_> = parts.into_iter().map(|part| (part.set, part.queries)).collect();
+    let sets = over_their_own(args, sets, &progress, &mut warnings);
     let meter = Meter::new(&progress, sets.iter().map(|(_, queries)| queries.len()).sum());
     let mut prediction = predict::run(&sets, &args.predict, &meter)?;
     drop(progress);

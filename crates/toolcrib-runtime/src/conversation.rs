@@ -8,8 +8,8 @@ use futures::future::join_all;
 use serde_json::Value;
 use toolcrib_core::{
     Answer, Call, Effects, Embedder, EngineError, GroupId, Meaning, Need, Policy, Presentation,
-    Revealed, Run, Session, Snapshot, Stats, Step, Strategy, Tool, ToolName, TurnReport, View,
-    text_to_embed,
+    Preset, Revealed, Run, Session, Snapshot, Stats, Step, Strategy, Tool, ToolName, TurnReport,
+    View, text_to_embed,
 };
 
 use crate::audited::AuditEvent;
@@ -328,6 +328,11 @@ impl Conversation {
     /// Whether schemas are held back, once the first request has settled it.
     pub fn is_deferred(&self) -> bool {
         self.lock().is_deferred() == Some(true)
+    }
+
+    /// The preset in use, once the first request has settled it.
+    pub fn preset(&self) -> Option<Preset> {
+        self.lock().preset()
     }
 
     /// Whether the provider's own search finds the tools that wait.

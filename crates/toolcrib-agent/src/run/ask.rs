@@ -14,10 +14,11 @@ use toolcrib_tokens::{Feature, Usage};
 
 use super::{Cancelled, Run};
 use crate::agent::Parts;
+use crate::compaction::tokens;
 use crate::event::{Answer, End, Event};
 use crate::history::mend;
 use crate::hooks::Flow;
-use crate::message::{Assistant, CallResult, Message, Part, Said};
+use crate::message::{Assistant, Message, Part, Said};
 use crate::provider::{
     Delta, HostedSearch, Native, ProviderError, Reply, Request, Retry, StopReason,
 };
@@ -137,10 +138,10 @@ impl Run<'_> {
                 None
             }
             (StrategyChoice::Auto, Some(model)) => {
-                let count = |text: &str| model.tokenizer.count(text).tokens;
+                let tokenizer = &model.tokenizer;
                 let scenario = Scenario {
-                    system: count(&self.agent.system),
-                    history: self.history.iter().map(|it| count(&in_text(it))).sum(),
+                    system: tokenizer.count(&self.agent.system).tokens,
+                    history: self.history.iter().map(|it| tokens(it, tokenizer)).sum(),
                     ..Scenario::default()
                 };
                 let view = self.conversation.view();
@@ -158,8 +159,8 @@ impl Run<'_> {
         if most == 0 || !self.conversation.is_deferred() {
             return Ok(false);
         }
-        let first = self.history.iter().find_map(|message| match &**message {
-            Message::User { .. } => Some(in_text(message)),
+        let first: Option<String> = self.history.iter().find_map(|message| match &**message {
+            Message::User { content } => Some(content.iter().map(Part::described).collect()),
             _ => None,
         });
         let Some(first) = first else { return Ok(false) };
@@ -248,9 +249,8 @@ impl Run<'_> {
         }
         let mut names = shown.tools.iter().map(Definition::name);
         let search = names.find(|name| SEARCHES.contains(&&***name)).cloned();
-        let preset = self.agent.crib.engine().settings().preset;
-        let hosted = self.conversation.is_hosted().then_some(match preset {
-            Preset::Regex => HostedSearch::Regex,
+        let hosted = self.conversation.is_hosted().then_some(match self.conversation.preset() {
+            Some(Preset::Regex) => HostedSearch::Regex,
             _ => HostedSearch::Bm25,
         });
         let changes = self.agent.can(Feature::ToolChanges);
@@ -432,17 +432,6 @@ fn is_empty(reply: &Reply) -> bool {
     };
     matches!(reply.stop, StopReason::End | StopReason::Other(_))
         && reply.content.iter().all(is_nothing)
-}
-
-/// What a message says, as far as it is text.
-fn in_text(message: &Message) -> String {
-    match message {
-        Message::User { content } => content.iter().map(Part::described).collect(),
-        Message::Assistant(said) => said.text(),
-        Message::Tool { results } => results.iter().map(CallResult::described).collect(),
-        Message::Notice { text } => text.clone(),
-        Message::Tools(_) | Message::Host { .. } => String::new(),
-    }
 }
 
 /// Twice as long each time, and not for everybody at the same moment.
