@@ -45,6 +45,20 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Adds those members of another object that this one lacks.
+    pub fn add_missing(&mut self, other: Self) {
+        for (name, value) in other.0 {
+            if self.get(&name).is_none() {
+                self.0.push((name, value));
+            }
+        }
+    }
+
+    /// The members, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
     /// Takes a member out.
     pub fn remove(&mut self, name: &str) -> Option<Cow<'a, RawValue>> {
         let at = self.0.iter().position(|(key, _)| key == name)?;
@@ -54,6 +68,11 @@ impl<'a> Fields<'a> {
     /// Keeps the members whose names are wanted.
     pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
         self.0.retain(|(key, _)| wanted(key));
+    }
+
+    /// The names of the members, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
     }
 
     /// Whether it has no member.
@@ -102,7 +121,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 }
 
 #[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Key<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
@@ -120,6 +139,10 @@ mod tests {
         assert!(fields.remove("bc").is_some() && fields.remove("bc").is_none());
         let expected = r#"{"b":"x","a":{"x" : 12345678901234567890123},"new":[1]}"#;
         assert_eq!(fields.to_raw().get(), expected);
+        fields.retain(|name| name != "a");
+        fields.add_missing(Fields::parse(r#"{"b":1,"z":2.0}"#).unwrap());
+        assert_eq!(fields.to_raw().get(), r#"{"b":"x","new":[1],"z":2.0}"#);
+        assert_eq!(fields.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["b", "new", "z"]);
     }
 
     #[test]
