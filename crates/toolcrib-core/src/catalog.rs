@@ -45,7 +45,7 @@ pub struct Catalog {
 }
 
 /// Policies remembered per catalog. Beyond that the oldest is worked out again when needed.
-const MOST_POLICIES: usize = 32;
+const MOST_POLICIES: usize = 128;
 
 impl Catalog {
     pub(crate) fn empty(naming: Naming) -> Self {
@@ -94,15 +94,20 @@ impl Catalog {
         if let Some(seen) = kept.iter().find(|seen| seen.by == policy.fingerprint()) {
             return seen.clone();
         }
+        let admitted: Vec<_> =
+            self.segments.iter().map(|segment| segment.admitted(policy)).collect();
+        // What is hidden must not show in it: whoever is told of changes would learn of that.
+        let seen = self.segments.iter().zip(&admitted);
+        let prints: Vec<_> =
+            seen.filter_map(|(segment, seen)| segment.seen(policy, seen)).collect();
+        let own = policy.fingerprint();
+        let parts = prints.iter().map(Fingerprint::as_bytes).chain([own.as_bytes()]);
         let seen = Arc::new(Seen {
             by: policy.fingerprint(),
-            admitted: self.segments.iter().map(|segment| segment.admitted(policy)).collect(),
+            fingerprint: Fingerprint::of(parts),
+            admitted,
             documents: OnceLock::new(),
             len: OnceLock::new(),
-            fingerprint: Fingerprint::of([
-                self.fingerprint.as_bytes(),
-                policy.fingerprint().as_bytes(),
-            ]),
         });
         if kept.len() == MOST_POLICIES {
             kept.remove(0);
@@ -238,6 +243,20 @@ impl View {
     /// The policy that made it.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Whether a caller may know of an MCP server: not of one that is denied, nor of one of which
+    /// no tool may be seen, or could be where none is known.
+    pub fn may_know(&self, server: &str) -> bool {
+        let id = GroupId::server(server);
+        if !self.policy.admits_server(server) {
+            return false;
+        }
+        if self.tools_in(&id).next().is_some() {
+            return true;
+        }
+        let is_listed = self.catalog.segment(&id).is_some_and(|segment| !segment.tools.is_empty());
+        !is_listed && self.policy.may_admit_of(server, self.catalog.naming)
     }
 
     /// The number of tools a caller may know of.

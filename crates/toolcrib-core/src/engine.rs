@@ -120,7 +120,9 @@ impl Engine {
     /// tools there are: for a driver that must list them before it knows any.
     pub fn verbs(&self, policy: &Policy) -> Vec<Definition> {
         let (strategy, preset) = (self.strategy(None, policy), self.settings.preset);
-        let latched = Latched { deferred: true, automatic: false, strategy, preset, hosted: false };
+        let split = self.settings.split_calls;
+        let latched =
+            Latched { deferred: true, automatic: false, strategy, preset, hosted: false, split };
         if !can_be_found(latched, policy) {
             return Vec::new();
         }
@@ -275,7 +277,7 @@ impl Engine {
         };
         // Without a way to call through, what is loaded must be callable by itself.
         match strategy {
-            Strategy::Dispatch if !may_dispatch(policy) => Strategy::Inject,
+            Strategy::Dispatch if !may_dispatch(&self.settings, policy) => Strategy::Inject,
             other => other,
         }
     }
@@ -286,7 +288,7 @@ impl Engine {
         let choice = self.settings.strategy;
         let is_open = matches!(choice, StrategyChoice::Auto | StrategyChoice::Native);
         match strategy {
-            Strategy::Dispatch => is_open && may_dispatch(policy),
+            Strategy::Dispatch => is_open && may_dispatch(&self.settings, policy),
             Strategy::Inject => choice == StrategyChoice::Auto,
             Strategy::Native => is_open,
         }
@@ -298,7 +300,8 @@ impl Engine {
         let deferred = mode == Mode::Deferred || automatic;
         let strategy = self.strategy(session.chosen, view.policy());
         let hosted = deferred && strategy == Strategy::Native && self.settings.hosted_search;
-        let latched = Latched { deferred, automatic, strategy, preset, hosted };
+        let split = self.settings.split_calls;
+        let latched = Latched { deferred, automatic, strategy, preset, hosted, split };
         if !deferred || can_be_found(latched, view.policy()) {
             return Ok(latched);
         }
@@ -406,15 +409,15 @@ impl Engine {
     }
 }
 
-pub(crate) fn may_dispatch(policy: &Policy) -> bool {
-    MetaTool::CallTool.names().iter().all(|name| policy.admits_verb(name))
+pub(crate) fn may_dispatch(settings: &Settings, policy: &Policy) -> bool {
+    meta::callers(settings.split_calls).iter().any(|verb| verb.is_admitted(policy))
 }
 
 /// Whether a model that sees no schemas has a way to get at the tools.
 fn can_be_found(latched: Latched, policy: &Policy) -> bool {
     let verbs = meta::verbs(latched, policy);
     let lists_names = latched.preset == Preset::Crib;
-    latched.hosted || verbs.iter().any(|verb| *verb != MetaTool::CallTool || lists_names)
+    latched.hosted || verbs.iter().any(|verb| !verb.calls() || lists_names)
 }
 
 pub(crate) fn tool_of(item: Item<'_>) -> Option<Arc<Tool>> {

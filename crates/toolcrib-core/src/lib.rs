@@ -7,12 +7,14 @@
 //!
 //! 1. [`ToolName`], [`ToolSpec`], [`Schema`]: what a tool is.
 //! 2. [`Registry`] accepts tools and publishes [`Catalog`]s; a [`Policy`] makes a [`View`] of one.
+//!    [`Permissions`] are rules on which tools may run.
 //! 3. [`Settings`]: which [`Preset`], [`Mode`] and [`Strategy`]; which tools are eager.
 //! 4. [`Session`]: the ledger of one conversation.
 //! 5. [`Engine`]: [`begin_turn`](Engine::begin_turn), [`prepare`](Engine::prepare) and
 //!    [`resolve`](Engine::resolve), which answers with a [`Step`].
 //! 6. [`Corpus`]: the same ranking over any tools, to be measured. [`Usage`]: what was called
 //!    after which queries, which lifts these tools a little.
+//! 7. [`flags`]: text of a definition that a person should look at.
 
 mod announce;
 mod arguments;
@@ -33,8 +35,10 @@ mod meta;
 mod name;
 mod names;
 mod native;
+mod permission;
 mod plan;
 mod policy;
+mod posing;
 mod predict;
 mod prompt;
 mod registry;
@@ -64,11 +68,13 @@ pub use fingerprint::Fingerprint;
 pub use globs::PatternError;
 pub use group::{Group, GroupId, Loaded, Members};
 pub use name::{Naming, ToolName, ToolSource};
+pub use permission::{Permission, Permissions, Rule};
 pub use plan::{
     Approach, Chosen, Footprint, Footprints, LoadRound, Plan, PlanRow, Scenario, TurningPoint,
     Varied, plan,
 };
-pub use policy::{Policy, PolicyRules};
+pub use policy::{Decision, Policy, PolicyRules};
+pub use posing::{Flag, FlagKind, flags, visible};
 pub use registry::{Change, RegisterError, Registry, ServerTools, schema_of};
 pub use resolve::LoadReport;
 pub use resume::{Fetched, ResumeError, ResumeReport, Saved, Snapshot};

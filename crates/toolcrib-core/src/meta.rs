@@ -18,6 +18,7 @@ pub(crate) use row::{Row, bytes, how_many_fit};
 use crate::find::Found;
 use crate::segment::Item;
 use crate::session::Latched;
+use crate::spec::Effect;
 use crate::{
     Availability, Call, Definition, Effects, Engine, GroupId, Policy, Preset, Revealed, Schema,
     Searched, Session, Settings, Step, Strategy, Tool, ToolName, View, announce,
@@ -30,11 +31,53 @@ pub(crate) enum MetaTool {
     ToolSearchRegex,
     LoadTools,
     CallTool,
+    CallReadTool,
+    CallWriteTool,
+    CallDestructiveTool,
+}
+
+/// The verbs that call tools: one, or one for each thing a tool may do.
+pub(crate) fn callers(split: bool) -> &'static [MetaTool] {
+    match split {
+        false => &[MetaTool::CallTool],
+        true => &[MetaTool::CallReadTool, MetaTool::CallWriteTool, MetaTool::CallDestructiveTool],
+    }
 }
 
 impl MetaTool {
-    const ALL: [Self; 4] =
-        [Self::ToolSearch, Self::ToolSearchRegex, Self::LoadTools, Self::CallTool];
+    const ALL: [Self; 7] = [
+        Self::ToolSearch,
+        Self::ToolSearchRegex,
+        Self::LoadTools,
+        Self::CallTool,
+        Self::CallReadTool,
+        Self::CallWriteTool,
+        Self::CallDestructiveTool,
+    ];
+
+    /// Whether it calls another tool.
+    pub(crate) fn calls(self) -> bool {
+        callers(false).contains(&self) || callers(true).contains(&self)
+    }
+
+    /// The verb that calls tools with this effect, where there is one for each.
+    pub(crate) fn for_effect(effect: Effect) -> Self {
+        match effect {
+            Effect::Reads => Self::CallReadTool,
+            Effect::Writes => Self::CallWriteTool,
+            Effect::Destroys => Self::CallDestructiveTool,
+        }
+    }
+
+    /// What tools it may call may do, if not anything.
+    pub(crate) fn effect(self) -> Option<Effect> {
+        let all = [Effect::Reads, Effect::Writes, Effect::Destroys];
+        all.into_iter().find(|effect| Self::for_effect(*effect) == self)
+    }
+
+    pub(crate) fn is_admitted(self, policy: &Policy) -> bool {
+        self.names().iter().all(|name| policy.admits_verb(name))
+    }
 
     /// The names the verb answers to.
     pub(crate) fn names(self) -> &'static [&'static str] {
@@ -43,6 +86,9 @@ impl MetaTool {
             Self::ToolSearchRegex => &["tool_search_regex"],
             Self::LoadTools => &["load_tools"],
             Self::CallTool => &["call_tool", "deferred_tool_call"],
+            Self::CallReadTool => &["call_read_tool"],
+            Self::CallWriteTool => &["call_write_tool"],
+            Self::CallDestructiveTool => &["call_destructive_tool"],
         }
     }
 
@@ -79,7 +125,12 @@ impl MetaTool {
             Self::ToolSearch => tool_search::define(latched.preset, &then, settings),
             Self::ToolSearchRegex => tool_search_regex::define(&then, settings),
             Self::LoadTools => load_tools::define(&then),
-            Self::CallTool => call_tool::define(finder_among(latched, verbs)),
+            Self::CallTool
+            | Self::CallReadTool
+            | Self::CallWriteTool
+            | Self::CallDestructiveTool => {
+                call_tool::define(self.effect(), finder_among(latched, verbs))
+            }
         };
         let name: Arc<str> = self.exposed(latched.preset).into();
         Definition::new(name, description.into(), Schema::from_value(&schema))
@@ -97,9 +148,11 @@ pub(crate) fn verbs(latched: Latched, policy: &Policy) -> Vec<MetaTool> {
         Preset::Stubs | Preset::Lazy | Preset::Exact => &[MetaTool::ToolSearch],
         Preset::Groups => &[MetaTool::LoadTools],
     };
-    let call = (latched.strategy == Strategy::Dispatch).then_some(MetaTool::CallTool);
-    let admitted = |verb: &MetaTool| verb.names().iter().all(|name| policy.admits_verb(name));
-    find.iter().copied().chain(call).filter(admitted).collect()
+    let call = match latched.strategy {
+        Strategy::Dispatch => callers(latched.split),
+        Strategy::Inject | Strategy::Native => &[],
+    };
+    find.iter().chain(call).copied().filter(|verb| verb.is_admitted(policy)).collect()
 }
 
 /// The verb a conversation can find tools with, if it has one.
@@ -108,13 +161,17 @@ pub(crate) fn finder_in(latched: Latched, policy: &Policy) -> Option<&'static st
 }
 
 fn finder_among(latched: Latched, verbs: &[MetaTool]) -> Option<&'static str> {
-    let mut finders = verbs.iter().filter(|verb| **verb != MetaTool::CallTool);
+    let mut finders = verbs.iter().filter(|verb| !verb.calls());
     finders.next().map(|verb| verb.exposed(latched.preset))
 }
 
 /// What the model does with tools whose schemas it has: the end of a sentence.
 pub(crate) fn how_to_call(latched: Latched) -> String {
     match latched.strategy {
+        Strategy::Dispatch if latched.split => {
+            "; the verb that `call_with` names then calls them, with `tool_name` and `arguments`."
+                .to_owned()
+        }
         Strategy::Dispatch => {
             let verb = MetaTool::CallTool.exposed(latched.preset);
             format!("; `{verb}(tool_name=..., arguments=...)` then calls them.")
@@ -154,14 +211,15 @@ pub(crate) struct Verb<'a> {
 impl Verb<'_> {
     pub(crate) fn run(self, verb: MetaTool) -> Step {
         match verb {
-            MetaTool::CallTool => call_tool::resolve(self),
+            _ if verb.calls() => call_tool::resolve(self, verb),
             _ if !self.session.may_load => self.not_in_a_fork(verb),
             MetaTool::ToolSearch if self.latched.preset == Preset::Lazy => {
                 lazy_search::resolve(self)
             }
             MetaTool::ToolSearch => tool_search::resolve(self),
             MetaTool::ToolSearchRegex => tool_search_regex::resolve(self),
-            MetaTool::LoadTools => load_tools::resolve(self),
+            // Those that call are done with.
+            _ => load_tools::resolve(self),
         }
     }
 
@@ -271,9 +329,24 @@ impl Verb<'_> {
         self.latched.strategy == Strategy::Dispatch
     }
 
+    /// A tool in this verb's result.
+    pub(crate) fn row<'t>(&self, tool: &'t Tool, loaded: Option<bool>) -> Row<'t> {
+        Row::of(tool.definition(), loaded).called_with(self.caller_of(tool))
+    }
+
+    /// The verb that calls this tool, where that is not the same for all.
+    pub(crate) fn caller_of(&self, tool: &Tool) -> Option<&'static str> {
+        let is_split = self.dispatches() && self.latched.split;
+        let verb = MetaTool::for_effect(Effect::of(tool.spec().annotations()));
+        is_split.then(|| verb.exposed(self.latched.preset))
+    }
+
     /// How the model calls what it has just been given.
     pub(crate) fn how_to_call(&self) -> String {
-        if self.dispatches() {
+        if self.dispatches() && self.latched.split {
+            "Call each with the verb that its `call_with` names: (tool_name=…, arguments=…)."
+                .to_owned()
+        } else if self.dispatches() {
             let verb = MetaTool::CallTool.exposed(self.latched.preset);
             format!("Call them with {verb}(tool_name=…, arguments=…).")
         } else {

@@ -156,6 +156,17 @@ impl ToolName {
         ])
     }
 
+    /// Whether this tool is meant by a name as a model may write it: as exposed, qualified in any
+    /// way, or bare.
+    pub fn answers_to(&self, text: &str, naming: Naming) -> bool {
+        let text = unquoted(text);
+        let is_meant = |text: &str| {
+            let own = self.namespace().and_then(|it| Self::strip_namespace(it, text));
+            text == self.tool() || own == Some(self.tool()) || text == self.exposed(naming)
+        };
+        is_meant(text) || without_imagined_namespace(text).is_some_and(is_meant)
+    }
+
     /// Whether the text could be a namespace and a tool: what has no separator is neither.
     pub(crate) fn may_be_qualified(text: &str) -> bool {
         QUALIFIERS.iter().any(|separator| text.contains(separator))
@@ -262,6 +273,19 @@ mod tests {
         assert_ne!(model(ToolName::mcp("a__b", "c")), model(ToolName::mcp("a", "b__c")));
         assert_ne!(model(ToolName::mcp("a_", "b")), model(ToolName::mcp("a", "_b")));
         assert_ne!(model(ToolName::host("mcp__a__b")), model(ToolName::mcp("a", "b")));
+    }
+
+    #[test]
+    fn a_tool_answers_to_every_way_of_writing_its_name() {
+        let name = ToolName::mcp("gh", "create issue");
+        let exposed = name.exposed(Naming::Gateway);
+        for text in ["create issue", "gh__create issue", "`gh.create issue`", &exposed] {
+            assert!(name.answers_to(text, Naming::Gateway), "{text}");
+        }
+        assert!(ToolName::mcp("gh", "x").answers_to("functions.mcp__gh__x", Naming::Model));
+        for text in ["gx", "other__x", "", "gh__", "gh"] {
+            assert!(!ToolName::mcp("gh", "x").answers_to(text, Naming::Gateway), "{text}");
+        }
     }
 
     #[test]

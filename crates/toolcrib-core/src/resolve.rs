@@ -10,9 +10,11 @@ use crate::arguments::{self, Problem};
 use crate::meta::{self, MetaTool, Row, Verb};
 use crate::scope::Lookup;
 use crate::segment::{Segment, item_names};
+use crate::session::Latched;
+use crate::spec::Effect;
 use crate::{
     Answer, Availability, Call, Effects, Engine, Group, GroupId, Members, Need, Run, Session, Step,
-    Tool, ToolName, ToolSpec, View, name, text,
+    Strategy, Tool, ToolName, ToolSpec, View, name, text,
 };
 
 /// What a loader brought, compared with what its group had announced.
@@ -33,6 +35,17 @@ impl Engine {
     /// next step. Calls of one batch are resolved in order, so that a load and the use of what it
     /// loads work in one batch.
     pub fn resolve(&self, session: &mut Session, view: &View, call: &Call) -> Step {
+        self.resolve_by(None, session, view, call)
+    }
+
+    /// The same for what a verb calls.
+    pub(crate) fn resolve_by(
+        &self,
+        by: Option<MetaTool>,
+        session: &mut Session,
+        view: &View,
+        call: &Call,
+    ) -> Step {
         // A call before the first request settles what the first request would have settled.
         if let Err(error) = self.settle(session, view) {
             let effects = Effects { notes: vec![error.to_string()], ..Effects::default() };
@@ -46,7 +59,7 @@ impl Engine {
             let effects = Effects::default();
             return Verb { engine: self, session, view, call, latched, effects }.run(verb);
         }
-        self.direct(session, view, call)
+        self.direct(by, session, view, call)
     }
 
     /// Checks arguments again, for a driver whose hooks have rewritten them.
@@ -76,7 +89,13 @@ impl Engine {
         report
     }
 
-    fn direct(&self, session: &mut Session, view: &View, call: &Call) -> Step {
+    fn direct(
+        &self,
+        by: Option<MetaTool>,
+        session: &mut Session,
+        view: &View,
+        call: &Call,
+    ) -> Step {
         let scope = session.scope(view);
         let known = session.tools.get(call.name.trim());
         let known = known.and_then(|loaded| scope.in_group(&loaded.group, call.name.trim()));
@@ -104,6 +123,9 @@ impl Engine {
             );
             return mistake(&error, Effects::default());
         }
+        if let Some(wrong) = not_by_its_verb(by, session, view, &tool) {
+            return wrong;
+        }
         self.run(session, &tool, call)
     }
 
@@ -129,6 +151,38 @@ impl Engine {
             Err(problems) => misfit(tool, &problems, effects).into(),
         }
     }
+}
+
+/// The answer to a call by another verb than the tool's own, where each effect has one. A tool in
+/// the model's list can be called by its name as well.
+fn not_by_its_verb(
+    by: Option<MetaTool>,
+    session: &Session,
+    view: &View,
+    tool: &Tool,
+) -> Option<Step> {
+    #[derive(Serialize)]
+    struct Wrong {
+        error: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        call_with: Option<&'static str>,
+    }
+    let splits = |it: &Latched| it.split && it.deferred && it.strategy == Strategy::Dispatch;
+    let latched = session.latched.filter(splits)?;
+    let effect = Effect::of(tool.spec().annotations());
+    let own = MetaTool::for_effect(effect);
+    if by == Some(own) || (by.is_none() && session.is_base(tool.exposed())) {
+        return None;
+    }
+    let (name, says) = (tool.exposed(), effect.says());
+    let may = meta::verbs(latched, view.policy()).contains(&own);
+    let verb = own.exposed(latched.preset);
+    let error = match may {
+        true => format!("`{name}` {says}: call it with `{verb}`. Nothing was run."),
+        false => format!("`{name}` {says}, and nothing that does may be called here."),
+    };
+    let wrong = Wrong { error, call_with: may.then_some(verb) };
+    Some(Answer::json(&wrong, true, Effects::default()).into())
 }
 
 /// A tool whose group must be loaded first, has been without bringing it, or can't be.

@@ -14,6 +14,7 @@ pub use snapshot::{Saved, Snapshot};
 use snapshot::{SavedTool, VERSION};
 
 use crate::engine::tool_of;
+use crate::meta::{self, MetaTool};
 use crate::scope::Scope;
 use crate::segment::{Item, Segment};
 use crate::session::{Latched, LoadedTool, Prefix};
@@ -229,12 +230,18 @@ impl Engine {
         if let (Some(strategy), Some(preset)) = (snapshot.strategy, snapshot.preset) {
             let (deferred, automatic) = (snapshot.deferred, snapshot.automatic);
             let hosted = snapshot.hosted_search;
-            session.latched = Some(Latched { deferred, automatic, strategy, preset, hosted });
+            let split = self.settings().split_calls;
+            session.latched =
+                Some(Latched { deferred, automatic, strategy, preset, hosted, split });
         }
         if let Some(section) = snapshot.system_section {
             let tools =
                 snapshot.base_tools.iter().map(|raw| definition(raw)).collect::<Result<_, _>>()?;
             session.prefix = Some(Arc::new(Prefix::new(section, tools)));
+            // It goes on with the verbs it was shown.
+            let shown = |verb: &MetaTool| verb.names().iter().any(|name| session.is_base(name));
+            let split = meta::callers(true).iter().any(shown);
+            session.latched = session.latched.map(|latched| Latched { split, ..latched });
         }
         for (id, specs) in snapshot.learned_groups {
             if let Some(declared) = view.catalog().segment(&id)

@@ -188,7 +188,7 @@ impl<'a> Scope<'a> {
 
     /// Whether a server is one this conversation may know of.
     pub(crate) fn may_reach(self, server: &str) -> bool {
-        self.with_mcp && self.view.policy().admits_server(server)
+        self.with_mcp && self.view.may_know(server)
     }
 
     /// Whether the spec of this very tool is known, visible or not.

@@ -144,7 +144,7 @@ pub(crate) struct Admitted {
 }
 
 /// Policies remembered per segment. Beyond that the oldest is worked out again when needed.
-const MOST_POLICIES: usize = 32;
+const MOST_POLICIES: usize = 128;
 
 impl Segment {
     /// Builds the segment of `group`; `tools` replaces whatever members the group lists.
@@ -249,6 +249,19 @@ impl Segment {
     pub(crate) fn registers(&self, exposed: Key<'_>, name: &ToolName) -> bool {
         let mut found = self.find_exposed(exposed).map(|at| self.item(at));
         found.any(|item| matches!(item, Item::Tool(tool) if tool.name() == name))
+    }
+
+    /// The fingerprint of what a policy lets through; `None` if that is nothing.
+    pub(crate) fn seen(&self, policy: &Policy, admitted: &Admitted) -> Option<Fingerprint> {
+        if admitted.count == self.len() {
+            let may_come = || {
+                let server = self.id().server_name();
+                self.needs_loader() && server.is_none_or(|server| policy.admits_server(server))
+            };
+            return (self.len() > 0 || may_come()).then_some(self.fingerprint);
+        }
+        let items = self.items().zip(admitted.bits.iter()).filter(|(_, bit)| **bit);
+        (admitted.count > 0).then(|| self.fingerprint_of(items.map(|(item, _)| item)))
     }
 
     /// The fingerprint of what is left of it where only some items are seen.

@@ -54,6 +54,8 @@ pub(crate) struct Latched {
     pub(crate) preset: Preset,
     /// Whether the provider searches, and the model has no verbs.
     pub(crate) hosted: bool,
+    /// Whether tools are called by a verb for what they may do.
+    pub(crate) split: bool,
 }
 
 /// What the model was shown at the first request. It never changes under a conversation.

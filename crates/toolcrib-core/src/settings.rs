@@ -130,6 +130,10 @@ pub struct Settings {
     /// Under native, whether the provider's own search finds tools, in place of our verbs. Every
     /// tool is then declared with each request.
     pub hosted_search: bool,
+    /// Whether, under dispatch, there is a verb of its own to call tools that change nothing, that
+    /// change something and that may destroy something, in place of one for all: whoever approves
+    /// calls by the verb's name then knows what is approved.
+    pub split_calls: bool,
     /// Who says how near a query and a tool are in meaning.
     pub embedder: Embedder,
     /// How many tools a search returns unless told.
@@ -169,6 +173,7 @@ impl Settings {
             describe_names: preset == Preset::Exact,
             loaded_tokens: None,
             hosted_search: false,
+            split_calls: false,
             embedder: Embedder::default(),
             search_limit,
             search_limit_max,

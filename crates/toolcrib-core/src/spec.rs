@@ -52,6 +52,33 @@ impl Annotations {
     }
 }
 
+/// What a call of a tool may do, as far as the tool says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Reads,
+    Writes,
+    Destroys,
+}
+
+impl Effect {
+    pub(crate) fn of(annotations: &Annotations) -> Self {
+        match (annotations.is_read_only(), annotations.is_destructive()) {
+            (true, _) => Self::Reads,
+            (false, false) => Self::Writes,
+            (false, true) => Self::Destroys,
+        }
+    }
+
+    /// What a tool that does this does: the middle of a sentence.
+    pub(crate) fn says(self) -> &'static str {
+        match self {
+            Self::Reads => "changes nothing",
+            Self::Writes => "changes something",
+            Self::Destroys => "may destroy something",
+        }
+    }
+}
+
 /// A tool as it is registered.
 ///
 /// ```

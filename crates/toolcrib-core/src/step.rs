@@ -130,7 +130,7 @@ impl Call {
     /// ```
     pub fn target(&self) -> Self {
         match MetaTool::meant(&self.name) {
-            Some(MetaTool::CallTool) => meta::envelope(self).unwrap_or_else(|| self.clone()),
+            Some(verb) if verb.calls() => meta::envelope(self).unwrap_or_else(|| self.clone()),
             _ => self.clone(),
         }
     }
@@ -218,6 +218,10 @@ pub struct Effects {
     /// For the audit log: tools asked for that the policy hides. The model was told they are
     /// unknown.
     pub denied: Vec<ToolName>,
+    /// For the audit log: tools asked for that are held back until somebody approves them. The
+    /// model was told they are unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<ToolName>,
     /// Under native, the tools that the answer gives to the model, loaded before or not: to be
     /// shown in the provider's own form. The answer's text has no schemas then.
     #[serde(skip_serializing_if = "Vec::is_empty")]

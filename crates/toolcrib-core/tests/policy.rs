@@ -1,12 +1,14 @@
 //! One filtered set feeds every surface: what a caller may not discover, it cannot call.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 mod support;
 
 use serde_json::json;
 use support::{Chat, deferring, denying, names, registry, server, tool};
 use toolcrib_core::{
-    Annotations, Availability, Group, Members, Policy, PolicyRules, Preset, Registry, Session,
-    ToolName, ToolSpec,
+    Annotations, Availability, Decision, Group, Members, Policy, PolicyRules, Preset, Registry,
+    Rule, Session, ToolName, ToolSpec,
 };
 
 const SECRET: &str = "wipe_disk";
@@ -23,6 +25,13 @@ fn rules(change: impl FnOnce(&mut PolicyRules)) -> Policy {
     let mut rules = PolicyRules::default();
     change(&mut rules);
     Policy::new(rules).expect("patterns compile")
+}
+
+/// A policy of rules in order.
+fn ruled(rules: &[serde_json::Value]) -> Policy {
+    let rule = |json: &serde_json::Value| serde_json::from_value::<Rule>(json.clone()).unwrap();
+    let rules = rules.iter().map(rule).collect();
+    Policy::new(PolicyRules { rules, ..PolicyRules::default() }).expect("patterns compile")
 }
 
 /// The same without the tool that no caller may know.
@@ -43,6 +52,16 @@ fn at_every_surface_a_denied_tool_looks_like_one_that_does_not_exist() {
             it.deny_tools = vec!["*wipe*".into()];
         }),
         rules(|it| it.allow_tools = Some(vec!["check_disk".into(), "docs.*".into()])),
+        ruled(&[json!({"tools": ["wipe*"], "servers": ["ops"], "then": "deny"})]),
+        ruled(&[
+            json!({"tools": ["check_disk"], "then": "allow"}),
+            json!({"servers": ["ops"], "destructive": true, "then": "deny"}),
+        ]),
+        ruled(&[
+            json!({"tools": [SECRET], "callers": ["ada"], "then": "ask"}),
+            json!({"tools": [SECRET], "then": "deny"}),
+        ])
+        .for_caller(Some("bob")),
     ];
     let find = |query: &str| ("tool_search", json!({"query": query}));
     let call = |name: &str| ("call_tool", json!({"tool_name": name, "arguments": {}}));
@@ -121,7 +140,8 @@ fn a_call_of_a_denied_tool_is_in_the_audit_log_by_whatever_name() {
 fn a_denied_server_looks_as_if_it_were_not_configured() {
     let denied = rules(|it| it.deny_servers = vec!["op*".into()]);
     let others = rules(|it| it.allow_servers = Some(vec!["docs".into()]));
-    for policy in [denied, others] {
+    let ruled = ruled(&[json!({"servers": ["op*"], "then": "deny"})]);
+    for policy in [denied, others, ruled] {
         let registry = tools();
         registry.declare(Group::new("mcp:ops2").with_description("disk")).unwrap();
         registry.set_availability("mcp:ops3", Availability::Down("ops3 lost its disk".into()));
@@ -330,4 +350,19 @@ fn a_verb_is_not_subject_to_the_approval_of_tools_but_to_its_own_denial() {
     assert!(!chat.section().contains("tool_search"));
     let answer = chat.mistake("tool_search", json!({"query": "disk"}));
     assert!(!answer["error"].as_str().unwrap().contains("with `tool_search`"), "{answer}");
+}
+
+#[test]
+fn a_tool_that_is_asked_about_is_seen_like_any_other() {
+    let asked = ruled(&[json!({"tools": [SECRET], "then": "ask"})]);
+    let mut chat = Chat::under(asked.clone(), deferring(Preset::Crib), tools());
+    let mut free = Chat::new(deferring(Preset::Crib), tools());
+    assert_eq!(chat.prepare(), free.prepare());
+    let query = json!({"query": "erases"});
+    assert_eq!(chat.answer("tool_search", query.clone()), free.answer("tool_search", query));
+    // The engine resolves it; whoever drives it asks before it runs.
+    let run = chat.run("ops.wipe_disk", json!({}));
+    assert!(matches!(asked.decision(&run.tool), Decision::Ask { number: 1, .. }));
+    let run = chat.run("check_disk", json!({}));
+    assert_eq!(asked.decision(&run.tool), Decision::Allow);
 }

@@ -278,6 +278,20 @@ fn the_fingerprint_is_the_same_whatever_the_order_of_registration() {
 }
 
 #[test]
+fn the_fingerprint_of_a_view_says_nothing_of_what_is_hidden() {
+    let deny_tools = vec!["*__x".to_owned(), "mcp__b__*".to_owned()];
+    let policy = Policy::new(PolicyRules { deny_tools, ..PolicyRules::default() }).unwrap();
+    let print = |servers: Vec<ServerTools>| registry(servers).catalog().view(&policy).fingerprint();
+    let plain = print(vec![server("a", &[("y", "")])]);
+    let hidden = [("x", ""), ("y", "")];
+    assert_eq!(print(vec![server("a", &hidden)]), plain);
+    assert_eq!(print(vec![server("a", &[("x", "!"), ("y", "")])]), plain);
+    assert_eq!(print(vec![server("a", &hidden), server("b", &[("z", "")])]), plain);
+    assert_ne!(print(vec![server("a", &[("x", ""), ("y", "!")])]), plain);
+    assert_ne!(print(vec![server("a", &hidden), server("c", &[("z", "")])]), plain);
+}
+
+#[test]
 fn a_swap_shares_what_did_not_change() {
     let registry = registry([server("a", &[("x", ""), ("y", "")]), server("b", &[("z", "")])]);
     let names = ["mcp__a__x", "mcp__a__y", "mcp__b__z"];

@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 
 use super::args::Args;
 use super::{MetaTool, Verb};
+use crate::spec::Effect;
 use crate::{Call, Step};
 
-pub(super) fn define(finder: Option<&str>) -> (String, Value) {
+pub(super) fn define(effect: Option<Effect>, finder: Option<&str>) -> (String, Value) {
     let source = finder.map_or_else(String::new, |verb| format!(" you got from `{verb}`"));
+    let which = effect.map_or_else(String::new, |effect| format!(" and {}", effect.says()));
     let description = format!(
-        "Call a tool that is not in your tool list. Its arguments must fit the schema{source}; if \
+        "Call a tool that is not in your tool list{which}. Its arguments must fit the schema{source}; if \
          they don't, you get the schema back and nothing is run. Give `tool_name` first."
     );
     let schema = json!({"type": "object", "properties": {
@@ -21,7 +23,7 @@ pub(super) fn define(finder: Option<&str>) -> (String, Value) {
     (description, schema)
 }
 
-pub(super) fn resolve(verb: Verb<'_>) -> Step {
+pub(super) fn resolve(verb: Verb<'_>, by: MetaTool) -> Step {
     let args = match Args::of(verb.call) {
         Ok(args) => args,
         Err(problem) => return verb.mistake(&problem.message),
@@ -30,11 +32,12 @@ pub(super) fn resolve(verb: Verb<'_>) -> Step {
         return verb
             .mistake("`tool_name` is required: the name of the tool to call, as found or listed.");
     };
-    if MetaTool::meant(&name) == Some(MetaTool::CallTool) {
-        return verb.mistake("Name the tool itself: call_tool can't call itself.");
+    if MetaTool::meant(&name).is_some_and(MetaTool::calls) {
+        let own = by.names()[0];
+        return verb.mistake(&format!("Name the tool itself: {own} can't call itself."));
     }
     let inner = Call { name, arguments, ..verb.call.clone() };
-    verb.engine.resolve(verb.session, verb.view, &inner)
+    verb.engine.resolve_by(Some(by), verb.session, verb.view, &inner)
 }
 
 /// The call inside the envelope.

@@ -40,6 +40,8 @@ struct Activation<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Schema,
+    #[serde(rename = "call_with", skip_serializing_if = "Option::is_none")]
+    call_with: Option<&'static str>,
     hint: String,
 }
 
@@ -153,6 +155,7 @@ fn activate(mut verb: Verb<'_>, name: &str) -> Step {
                 name: definition.name(),
                 description: definition.description(),
                 parameters: definition.schema(),
+                call_with: verb.caller_of(&tool).filter(|_| !base),
                 hint,
             };
             verb.answer(&result, false)

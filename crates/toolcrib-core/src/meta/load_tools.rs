@@ -9,9 +9,13 @@ use super::Verb;
 use super::args::Args;
 use super::row::{Row, bytes, how_many_fit};
 use crate::engine::tool_of;
+use crate::scope::Lookup;
 use crate::segment::{Item, Segment};
 use crate::text::{self, one_line};
-use crate::{Need, Step, Tool};
+use crate::{GroupId, Need, Step, Tool, ToolName};
+
+/// The most names of one call that are looked for among hidden tools.
+const MOST_NOTED: usize = 100;
 
 pub(super) fn define(then: &str) -> (String, Value) {
     let description = format!(
@@ -65,6 +69,7 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     };
     let asked = args.text(&["group_id", "group", "id", "server"]).unwrap_or_default();
     let names = args.names(&["tool_names", "tools", "names"]);
+    note_denied(&mut verb, &asked, &names);
     let scope = verb.session.scope(verb.view);
     let Some(segment) = scope.group(&asked).cloned() else { return unknown_group(verb, &asked) };
     let id = segment.id().clone();
@@ -128,14 +133,31 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
         expanded: !nothing,
         tool_names: tools.iter().map(|tool| &**tool.exposed()).collect(),
         remaining: all.len() - loaded,
-        schemas: dispatches
-            .then(|| tools.iter().map(|tool| Row::of(tool.definition(), None)).collect()),
+        schemas: dispatches.then(|| tools.iter().map(|tool| verb.row(tool, None)).collect()),
         not_found,
         missing,
         omitted: omitted.iter().map(|tool| &**tool.exposed()).collect(),
         hint: (!hints.is_empty()).then(|| hints.join(" ")),
     };
     verb.answer(&result, nothing)
+}
+
+/// Notes which of the names are those of tools in the group that the caller may not know of.
+fn note_denied(verb: &mut Verb<'_>, asked: &str, names: &[String]) {
+    let scope = verb.session.scope(verb.view);
+    let is_there = |tool: &ToolName| {
+        let group = GroupId::of(tool);
+        group.as_str() == asked || group.server_name() == Some(asked)
+    };
+    let mut denied: Vec<ToolName> = Vec::new();
+    for name in names.iter().take(MOST_NOTED) {
+        if let Lookup::Missing { denied: hidden } = scope.find(name) {
+            denied.extend(hidden.into_iter().filter(is_there));
+        }
+    }
+    denied.sort();
+    denied.dedup();
+    verb.effects.denied.extend(denied);
 }
 
 fn nothing_loaded(members: &[Arc<Tool>]) -> String {

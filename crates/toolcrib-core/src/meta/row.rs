@@ -15,6 +15,8 @@ pub(crate) struct Row<'a> {
     parameters: &'a Schema,
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_with: Option<&'static str>,
 }
 
 impl<'a> Row<'a> {
@@ -24,7 +26,13 @@ impl<'a> Row<'a> {
             description: definition.description(),
             parameters: definition.schema(),
             loaded,
+            call_with: None,
         }
+    }
+
+    /// Says which verb calls it.
+    pub(crate) fn called_with(self, verb: Option<&'static str>) -> Self {
+        Self { call_with: verb, ..self }
     }
 }
 

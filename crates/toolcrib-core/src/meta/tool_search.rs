@@ -103,30 +103,26 @@ pub(super) fn resolve(mut verb: Verb<'_>) -> Step {
     let hint = outcome.hint(&verb, &known, &base);
     match verb.latched.preset {
         Preset::Stubs => {
-            let text = outcome.functions(&hint);
+            let text = outcome.functions(&verb, &hint);
             verb.answer_text(text, false)
         }
-        Preset::Exact => verb.answer(
-            &ExactResult {
-                tools: outcome.shown.iter().map(|tool| Row::of(tool.definition(), None)).collect(),
+        Preset::Exact => {
+            let result = ExactResult {
+                tools: outcome.shown.iter().map(|tool| verb.row(tool, None)).collect(),
                 not_found: &outcome.not_found,
                 hint: &hint,
-            },
-            false,
-        ),
-        _ => verb.answer(
-            &CribResult {
+            };
+            verb.answer(&result, false)
+        }
+        _ => {
+            let result = CribResult {
                 total_matches: outcome.total,
-                tools: outcome
-                    .shown
-                    .iter()
-                    .map(|tool| Row::of(tool.definition(), Some(true)))
-                    .collect(),
+                tools: outcome.shown.iter().map(|tool| verb.row(tool, Some(true))).collect(),
                 not_found: &outcome.not_found,
                 hint: &hint,
-            },
-            false,
-        ),
+            };
+            verb.answer(&result, false)
+        }
     }
 }
 
@@ -282,12 +278,12 @@ impl Outcome {
     }
 
     /// One definition a line between tags, as models that were shown this form expect it.
-    fn functions(&self, hint: &str) -> String {
+    fn functions(&self, verb: &Verb<'_>, hint: &str) -> String {
         let mut out = String::new();
         if !self.shown.is_empty() {
             out.push_str("<functions>\n");
             for tool in &self.shown {
-                let row = Row::of(tool.definition(), None);
+                let row = verb.row(tool, None);
                 // A schema with a closing tag in it stays inside its line's JSON.
                 let json = serde_json::to_string(&row).unwrap_or_default().replace("</", "<\\/");
                 out.push_str(&format!("<function>{json}</function>\n"));

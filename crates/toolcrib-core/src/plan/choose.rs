@@ -60,7 +60,7 @@ impl Engine {
         let may = |approach: Approach| match approach {
             Approach::Full => false,
             Approach::Deferred(Strategy::Native) => native,
-            Approach::Deferred(Strategy::Dispatch) => may_dispatch(view.policy()),
+            Approach::Deferred(Strategy::Dispatch) => may_dispatch(&self.settings, view.policy()),
             Approach::Deferred(Strategy::Inject) => true,
         };
         let plan = compare(&footprints, scenario, model, may);

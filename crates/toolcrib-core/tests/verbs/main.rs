@@ -7,6 +7,7 @@ mod support;
 mod any_verb;
 mod call_tool;
 mod load_tools;
+mod split;
 mod tool_search;
 
 use serde_json::Value;
