@@ -1,52 +1,35 @@
 //! A toolset that leaves a record.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::BoxFuture;
-use serde::Serialize;
 use tokio::sync::watch;
-use toolcrib_core::{Fingerprint, GroupId, ToolName};
+use toolcrib_core::GroupId;
 
+use crate::audit::{AuditEnding, AuditEvent, AuditKey, AuditSink, Verdict, trace_of};
 use crate::result::ToolResult;
+use crate::server::Server;
 use crate::toolset::{CallError, Invocation, Listing, Toolset};
-
-/// Something an audit log should have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase", tag = "event")]
-pub enum AuditEvent {
-    /// A tool was asked for that the policy hides. The model was told it is unknown.
-    Denied {
-        /// The tool.
-        tool: ToolName,
-    },
-    /// A tool ran, or was to.
-    Called {
-        /// The tool.
-        tool: ToolName,
-        /// A hash of its arguments, which may hold secrets themselves.
-        arguments: String,
-        /// Whether it ended in an error, or was given up.
-        is_error: bool,
-        /// How long it took.
-        took: Duration,
-    },
-}
-
-/// Where audit events go.
-pub type AuditSink = Arc<dyn Fn(AuditEvent) + Send + Sync>;
 
 /// Records the calls of a toolset.
 #[derive(Clone)]
 pub struct Audited<T> {
     inner: T,
     sink: AuditSink,
+    key: Option<Arc<AuditKey>>,
 }
 
 impl<T> Audited<T> {
-    /// Wraps `inner`; events go to `sink`.
+    /// Wraps `inner`; events go to `sink`. They say nothing of arguments.
     pub fn new(inner: T, sink: AuditSink) -> Self {
-        Self { inner, sink }
+        Self { inner, sink, key: None }
+    }
+
+    /// Has events hold a hash of the arguments, made with this key.
+    pub fn keyed(mut self, key: AuditKey) -> Self {
+        self.key = Some(Arc::new(key));
+        self
     }
 }
 
@@ -61,10 +44,13 @@ impl<T: Toolset> Toolset for Audited<T> {
 
     fn call(&self, invocation: Invocation) -> BoxFuture<'_, Result<ToolResult, CallError>> {
         Box::pin(async {
+            let mut event = AuditEvent::new(invocation.tool.clone(), Verdict::Allowed);
+            event.arguments = self.key.as_ref().map(|key| key.digest(&invocation.arguments));
+            event.caller = invocation.caller.party().and_then(|party| party.name()).cloned();
+            event.trace = invocation.caller.meta().and_then(trace_of);
             let mut record = Record {
                 sink: &self.sink,
-                tool: invocation.tool.clone(),
-                arguments: Fingerprint::of_json(&invocation.arguments).to_string(),
+                event: Some(event),
                 is_error: true,
                 started: Instant::now(),
             };
@@ -77,24 +63,25 @@ impl<T: Toolset> Toolset for Audited<T> {
     fn changes(&self) -> Option<watch::Receiver<u64>> {
         self.inner.changes()
     }
+
+    fn server(&self) -> Option<&dyn Server> {
+        self.inner.server()
+    }
 }
 
 /// A call under way. It is recorded when dropped, so that one that panics or is given up is too.
 struct Record<'a> {
     sink: &'a AuditSink,
-    tool: ToolName,
-    arguments: String,
+    event: Option<AuditEvent>,
     is_error: bool,
     started: Instant,
 }
 
 impl Drop for Record<'_> {
     fn drop(&mut self) {
-        (self.sink)(AuditEvent::Called {
-            tool: self.tool.clone(),
-            arguments: std::mem::take(&mut self.arguments),
-            is_error: self.is_error,
-            took: self.started.elapsed(),
-        });
+        if let Some(event) = self.event.take() {
+            let ending = AuditEnding { is_error: self.is_error, took: self.started.elapsed() };
+            (self.sink)(AuditEvent { ending: Some(ending), ..event });
+        }
     }
 }

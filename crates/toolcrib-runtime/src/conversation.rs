@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::FutureExt;
 use futures::future::join_all;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use toolcrib_core::{
     Answer, Call, Effects, Embedder, EngineError, GroupId, Meaning, Need, Policy, Presentation,
     Preset, Revealed, Run, Session, Snapshot, Stats, Step, Strategy, Tool, ToolName, TurnReport,
     View, text_to_embed,
 };
 
-use crate::audited::AuditEvent;
+use crate::audit::{AuditEvent, Verdict};
 use crate::caller::Caller;
 use crate::crib::Crib;
 use crate::loader::Loads;
-use crate::result::ToolResult;
+use crate::result::{Kind, ToolResult};
 use crate::toolset::{CallError, Invocation, Toolset};
 use crate::trail::{Followed, Trail};
 
@@ -64,6 +65,7 @@ pub enum Resolved {
 #[derive(Clone, Debug)]
 pub struct Ready {
     run: Run,
+    verbatim: Option<Arc<RawValue>>,
     caller: Caller,
     /// The search that it follows.
     after: Option<Followed>,
@@ -74,7 +76,13 @@ impl Ready {
     /// server answers for itself.
     pub fn new(tool: Arc<Tool>, arguments: Value) -> Self {
         let run = Run { tool, arguments, effects: Effects::default() };
-        Self { run, caller: Caller::default(), after: None }
+        Self { run, verbatim: None, caller: Caller::default(), after: None }
+    }
+
+    /// The same call with its arguments as they were written. They must be those it was made with.
+    pub fn verbatim(mut self, arguments: Arc<RawValue>) -> Self {
+        self.verbatim = Some(arguments);
+        self
     }
 
     /// The same call on somebody's behalf.
@@ -216,11 +224,17 @@ impl Conversation {
                 self.0.crib.engine().resolve(&mut self.lock(), &view, &call)
             };
             match step {
-                Step::Answer(answer) => return Resolved::Done(self.answered(answer)),
+                Step::Answer(mut answer) => {
+                    if answer.effects.missed {
+                        answer.effects.held = self.0.crib.held(&call.target().name);
+                    }
+                    return Resolved::Done(self.answered(answer));
+                }
                 Step::Run(run) => {
                     self.tell(&run.effects);
                     let after = self.0.crib.learning().and(self.0.trail.follow(run.tool.name()));
-                    return Resolved::Ready(Ready { run, caller: Caller::default(), after });
+                    let (verbatim, caller) = (None, Caller::default());
+                    return Resolved::Ready(Ready { run, verbatim, caller, after });
                 }
                 Step::Need(Need::Group(id)) => {
                     if let Err(reason) = self.supply(&id).await {
@@ -253,7 +267,8 @@ impl Conversation {
     pub fn rewrite(&self, ready: Ready, arguments: &Value) -> Resolved {
         match self.0.crib.engine().check(&ready.run.tool, arguments) {
             Ok(arguments) => {
-                Resolved::Ready(Ready { run: Run { arguments, ..ready.run }, ..ready })
+                let run = Run { arguments, ..ready.run };
+                Resolved::Ready(Ready { run, verbatim: None, ..ready })
             }
             Err(answer) => Resolved::Done(self.answered(*answer)),
         }
@@ -261,12 +276,12 @@ impl Conversation {
 
     /// Runs a call.
     pub async fn run(&self, ready: Ready) -> Result<Outcome, CallError> {
-        let Ready { run: Run { tool, arguments, effects }, caller, after } = ready;
+        let Ready { run: Run { tool, arguments, effects }, verbatim, caller, after } = ready;
         let name = tool.name().clone();
         tracing::debug!(tool = %name, "call");
         let result = match self.toolset_of(tool.group()).await {
             Ok(toolset) => {
-                let invocation = Invocation { tool: name.clone(), arguments, caller };
+                let invocation = Invocation { tool: name.clone(), arguments, verbatim, caller };
                 // The toolset may panic before it has a future to give.
                 let call = AssertUnwindSafe(async { toolset.call(invocation).await });
                 match call.catch_unwind().await {
@@ -281,7 +296,8 @@ impl Conversation {
             Err(CallError::Tell(text)) => ToolResult::error(text),
             Err(stop @ CallError::Stop(_)) => return Err(stop),
         };
-        if !result.is_error() && result.refusal().is_none() {
+        let is_done = result.kind() == Kind::Complete && result.refusal().is_none();
+        if is_done && !result.is_error() {
             self.learn(after.as_ref(), &name);
         }
         Ok(Outcome { tool: Some(name), result, effects })
@@ -451,7 +467,10 @@ impl Conversation {
 
     fn tell(&self, effects: &Effects) {
         for tool in &effects.denied {
-            self.0.crib.audit(AuditEvent::Denied { tool: tool.clone() });
+            self.0.crib.audit(AuditEvent::new(tool.clone(), Verdict::Denied));
+        }
+        for tool in &effects.held {
+            self.0.crib.audit(AuditEvent::new(tool.clone(), Verdict::Held));
         }
         for note in &effects.notes {
             tracing::info!(note);

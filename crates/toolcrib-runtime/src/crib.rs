@@ -16,7 +16,7 @@ use toolcrib_core::{
     ToolName, ToolSpec,
 };
 
-use crate::audited::{AuditEvent, AuditSink};
+use crate::audit::{AuditEvent, AuditSink};
 use crate::conversation::Conversation;
 use crate::embeddings::Embeddings;
 use crate::function::{Function, HostTools};
@@ -63,6 +63,8 @@ struct Stock {
     /// Held while a function is registered, which takes no waiting.
     registering: Mutex<()>,
     load_limit: Duration,
+    /// What toolsets have and hold back, by group.
+    held: Mutex<HashMap<GroupId, Vec<ToolName>>>,
     audit: Option<AuditSink>,
     learning: Option<Learning>,
     embeddings: Option<Embeddings>,
@@ -183,6 +185,7 @@ impl Crib {
         let mut shelves = write(&self.stock.shelves);
         let (shelf, _loader) = (shelves.remove(id), write(&self.stock.loaders).remove(id));
         let change = self.stock.registry.remove_group(id);
+        self.stock.note_held(id, Vec::new());
         // Toolset and loader are dropped after the lock is released.
         drop(shelves);
         self.stock.changes.send_modify(|count| *count += 1);
@@ -251,7 +254,17 @@ impl Crib {
         Ok((Conversation::new(self.clone(), session, policy, loads, trail), report))
     }
 
-    pub(crate) fn toolset(&self, id: &GroupId) -> Option<Arc<dyn Toolset>> {
+    /// The tools by this name that are held back until somebody approves them. For the audit log:
+    /// to callers they do not exist.
+    pub fn held(&self, name: &str) -> Vec<ToolName> {
+        let naming = self.catalog().naming();
+        let held = self.stock.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = held.values().flatten().filter(|tool| tool.answers_to(name, naming));
+        all.cloned().collect()
+    }
+
+    /// The toolset with this id, if there is one.
+    pub fn toolset(&self, id: &GroupId) -> Option<Arc<dyn Toolset>> {
         self.stock.shelf(id).map(|shelf| shelf.toolset().clone())
     }
 
@@ -300,6 +313,15 @@ impl Stock {
         read(&self.shelves).get(id).cloned()
     }
 
+    fn note_held(&self, id: &GroupId, tools: Vec<ToolName>) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if tools.is_empty() {
+            held.remove(id);
+        } else {
+            held.insert(id.clone(), tools);
+        }
+    }
+
     async fn relist(self: &Arc<Self>, shelf: &Arc<Shelf>) -> Change {
         let listed = shelf.list(self.load_limit).await;
         let (stock, shelf) = (self.clone(), shelf.clone());
@@ -320,6 +342,7 @@ impl Stock {
                 if let Some(description) = listing.description {
                     group = group.with_description(description);
                 }
+                self.note_held(id, listing.held);
                 // First the tools: a toolset that is neither starting nor there would be unknown.
                 let change = self.registry.replace_toolset(group, listing.specs);
                 let availability = listing.down.map_or(Availability::Ready, Availability::Down);

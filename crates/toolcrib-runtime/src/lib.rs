@@ -7,7 +7,10 @@
 //!
 //! 1. [`Toolset`]: lists tools and calls them. [`HostTools`] is a host's functions as one, each
 //!    made with [`function`].
-//! 2. [`TimeLimit`], [`Metered`], [`Audited`]: wrappers around a toolset, one concern each.
+//!    [`Server`] is what an MCP server is beside its tools; [`Caller`] is whom a call is for.
+//! 2. [`TimeLimit`], [`Metered`], [`Audited`], [`Pinned`]: wrappers around a toolset, one concern
+//!    each. [`PinStore`]: keeps which definitions were approved.
+//!    [`Auditor`]: an [`AuditLog`] for a driver that knows who asks.
 //! 3. [`Loader`]: brings a group's toolset when it is first needed.
 //! 4. [`Crib`]: toolsets and loaders behind one registry.
 //! 5. [`Conversation`]: prepare, resolve, load, call.
@@ -15,10 +18,13 @@
 //!    vectors are kept; [`Embeddings`] is one in use.
 //! 7. [`UsageStore`]: keeps which tool was called after which query; [`Trail`] tells which.
 //! 8. [`SessionStore`]: keeps conversations; [`Journal`] the one that goes on.
+//! 9. [`CredentialStore`]: keeps logins.
 
+mod audit;
 mod audited;
 mod caller;
 mod conversation;
+mod credentials;
 mod crib;
 mod embed;
 mod embeddings;
@@ -27,7 +33,10 @@ mod journal;
 mod loader;
 mod manifest;
 mod metered;
+mod pinned;
+mod pins;
 mod result;
+mod server;
 mod time_limit;
 mod toolset;
 mod trail;
@@ -35,9 +44,13 @@ mod usage;
 
 use std::time::Duration;
 
-pub use audited::{AuditEvent, AuditSink, Audited};
-pub use caller::{Caller, Listener};
+pub use audit::{
+    AuditEnding, AuditEvent, AuditKey, AuditLog, AuditSink, AuditedCall, Auditor, Verdict,
+};
+pub use audited::Audited;
+pub use caller::{Caller, Listener, Party, Retry};
 pub use conversation::{Conversation, Outcome, Ready, Resolved};
+pub use credentials::{Credential, CredentialLock, CredentialStore};
 pub use crib::{Crib, CribBuilder, CribError};
 pub use embed::{Embed, EmbedError, Purpose, TextKey, VectorStore};
 pub use embeddings::Embeddings;
@@ -49,9 +62,12 @@ pub use journal::{
 pub use loader::Loader;
 pub use manifest::{Manifest, ManifestStore};
 pub use metered::{Metered, Metrics, ToolMetrics};
-pub use result::{Content, ToolResult};
+pub use pinned::{Definitions, Pinned};
+pub use pins::{PinChange, PinChangeKind, PinEdit, PinMark, PinStore, Pins, Wording};
+pub use result::{Content, Kind, ToolResult};
+pub use server::{AskError, Breaker, Eras, Following, Health, News, Offers, Question, Server};
 pub use time_limit::TimeLimit;
-pub use toolcrib_wire::RpcError;
+pub use toolcrib_wire::{Era, RpcError};
 pub use toolset::{CallError, IntoToolResult, Invocation, Listing, Toolset};
 pub use trail::Trail;
 pub use usage::{UsageRow, UsageStore};

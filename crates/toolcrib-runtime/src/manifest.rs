@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::server::Eras;
+
 /// What a server said of itself when it was last listed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
@@ -21,6 +23,21 @@ pub struct Manifest {
     pub instructions: Option<String>,
     /// Its tools, each as it came, whether it can be read as a tool or not.
     pub tools: Vec<Box<RawValue>>,
+    /// Its resources, each as it came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Box<RawValue>>,
+    /// Its templates of resources, each as it came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_templates: Vec<Box<RawValue>>,
+    /// Its prompts, each as it came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prompts: Vec<Box<RawValue>>,
+    /// The eras it is known to speak.
+    #[serde(default)]
+    pub eras: Eras,
+    /// When these were tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eras_at: Option<SystemTime>,
     /// When it was listed.
     pub listed_at: SystemTime,
     /// For how long it said that the list holds. Without it, until the server is next asked.
@@ -30,6 +47,26 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// A server that was listed now and offers nothing.
+    pub fn new(server: impl Into<String>, protocol_version: impl Into<String>) -> Self {
+        Self {
+            server: server.into(),
+            protocol_version: protocol_version.into(),
+            server_info: None,
+            capabilities: None,
+            instructions: None,
+            tools: Vec::new(),
+            resources: Vec::new(),
+            resource_templates: Vec::new(),
+            prompts: Vec::new(),
+            eras: Eras::default(),
+            eras_at: None,
+            listed_at: SystemTime::now(),
+            holds_for: None,
+            start_took: None,
+        }
+    }
+
     /// Whether the list should be asked for again.
     pub fn is_stale(&self, now: SystemTime) -> bool {
         let Some(holds_for) = self.holds_for else { return false };

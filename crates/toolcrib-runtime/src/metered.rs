@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use toolcrib_core::{GroupId, ToolName};
 
 use crate::result::ToolResult;
+use crate::server::Server;
 use crate::toolset::{CallError, Invocation, Listing, Toolset};
 
 /// Counts of calls by tool. A handle: clones share the counts.
@@ -80,6 +81,10 @@ impl<T: Toolset> Toolset for Metered<T> {
 
     fn changes(&self) -> Option<watch::Receiver<u64>> {
         self.inner.changes()
+    }
+
+    fn server(&self) -> Option<&dyn Server> {
+        self.inner.server()
     }
 }
 

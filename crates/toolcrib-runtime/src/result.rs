@@ -21,8 +21,23 @@ use toolcrib_wire::{Fields, RpcError};
 #[derive(Clone, Debug)]
 pub struct ToolResult {
     json: Arc<RawValue>,
+    kind: Kind,
     is_error: bool,
     refusal: Option<Arc<RpcError>>,
+}
+
+/// What a server's answer to a call is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// The call's result.
+    #[default]
+    Complete,
+    /// Questions that come first: the call is to be repeated with the answers.
+    InputRequired,
+    /// A task that goes on.
+    Task,
+    /// Something newer than this.
+    Other,
 }
 
 /// A part of a result.
@@ -58,11 +73,21 @@ impl ToolResult {
         struct Glance {
             #[serde(rename = "isError", default)]
             is_error: Value,
+            #[serde(rename = "resultType", default)]
+            kind: Value,
         }
         let json = json.into();
-        let glance = serde_json::from_str::<Glance>(json.get());
-        let is_error = glance.is_ok_and(|glance| glance.is_error == Value::Bool(true));
-        Self { json, is_error, refusal: None }
+        let (mut is_error, mut kind) = (false, Kind::Complete);
+        if let Ok(glance) = serde_json::from_str::<Glance>(json.get()) {
+            is_error = glance.is_error == Value::Bool(true);
+            kind = match glance.kind.as_str() {
+                None | Some("complete") => Kind::Complete,
+                Some("input_required") => Kind::InputRequired,
+                Some("task") => Kind::Task,
+                Some(_) => Kind::Other,
+            };
+        }
+        Self { json, kind, is_error, refusal: None }
     }
 
     /// A server's refusal to call the tool at all. A model is told the reason.
@@ -74,12 +99,17 @@ impl ToolResult {
     fn made(json: &Value, is_error: bool) -> Self {
         // A value has string keys: it serialises.
         let json = to_raw_value(json).unwrap_or_default().into();
-        Self { json, is_error, refusal: None }
+        Self { json, kind: Kind::Complete, is_error, refusal: None }
     }
 
     /// The whole result.
     pub fn json(&self) -> &RawValue {
         &self.json
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Whether it tells of a failure.
@@ -174,6 +204,21 @@ mod tests {
             let result = ToolResult::from_json(raw(text));
             assert!(!result.is_error(), "{text}");
             assert_eq!(result.to_text(), "", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_none_yet_says_so() {
+        for (text, kind) in [
+            (r#"{"content":[]}"#, Kind::Complete),
+            (r#"{"resultType":7}"#, Kind::Complete),
+            (r#"{"resultType":"complete"}"#, Kind::Complete),
+            (r#"{"resultType":"input_required"}"#, Kind::InputRequired),
+            (r#"{"resultType":"task"}"#, Kind::Task),
+            (r#"{"resultType":"newer"}"#, Kind::Other),
+            ("7", Kind::Complete),
+        ] {
+            assert_eq!(ToolResult::from_json(raw(text)).kind(), kind, "{text}");
         }
     }
 

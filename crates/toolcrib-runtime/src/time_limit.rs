@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use toolcrib_core::GroupId;
 
 use crate::result::ToolResult;
+use crate::server::Server;
 use crate::toolset::{CallError, Invocation, Listing, Toolset};
 
 /// Gives up on a list or a call after a while. The call is cancelled; what it had begun may have
@@ -56,5 +57,9 @@ impl<T: Toolset> Toolset for TimeLimit<T> {
 
     fn changes(&self) -> Option<watch::Receiver<u64>> {
         self.inner.changes()
+    }
+
+    fn server(&self) -> Option<&dyn Server> {
+        self.inner.server()
     }
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 use toolcrib_core::{GroupId, ToolName, ToolSpec};
 
 use crate::caller::Caller;
 use crate::result::ToolResult;
+use crate::server::Server;
 
 /// Lists tools and calls them: an MCP server, the built-ins, a host's functions.
 ///
@@ -51,6 +53,11 @@ pub trait Toolset: Send + Sync + 'static {
     fn changes(&self) -> Option<watch::Receiver<u64>> {
         None
     }
+
+    /// The server behind it, where that is more than its tools. `None` if there is none.
+    fn server(&self) -> Option<&dyn Server> {
+        None
+    }
 }
 
 impl<T: Toolset + ?Sized> Toolset for Arc<T> {
@@ -69,6 +76,10 @@ impl<T: Toolset + ?Sized> Toolset for Arc<T> {
     fn changes(&self) -> Option<watch::Receiver<u64>> {
         (**self).changes()
     }
+
+    fn server(&self) -> Option<&dyn Server> {
+        (**self).server()
+    }
 }
 
 /// What a toolset offers.
@@ -82,6 +93,8 @@ pub struct Listing {
     pub specs: Vec<ToolSpec>,
     /// Why they can't be called at the moment, if that is so: the list is remembered.
     pub down: Option<String>,
+    /// Tools it has that are held back: they are not offered, and nobody is told of them.
+    pub held: Vec<ToolName>,
 }
 
 impl Listing {
@@ -98,6 +111,9 @@ pub struct Invocation {
     pub tool: ToolName,
     /// Its arguments, checked against its schema.
     pub arguments: Value,
+    /// The same as they were written, where nothing was changed: a number may have more digits
+    /// than a value can hold.
+    pub verbatim: Option<Arc<RawValue>>,
     /// Whom the call is for.
     pub caller: Caller,
 }
@@ -105,7 +121,7 @@ pub struct Invocation {
 impl Invocation {
     /// A call on nobody's behalf.
     pub fn new(tool: ToolName, arguments: Value) -> Self {
-        Self { tool, arguments, caller: Caller::default() }
+        Self { tool, arguments, verbatim: None, caller: Caller::default() }
     }
 }
 

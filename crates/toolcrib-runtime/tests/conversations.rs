@@ -16,8 +16,8 @@ use toolcrib_core::{
     Strategy, ToolName, ToolSpec,
 };
 use toolcrib_runtime::{
-    AuditEvent, AuditSink, CallError, Crib, Function, HostTools, Invocation, Listing, Metrics,
-    Outcome, ToolResult, Toolset, ToolsetExt, function,
+    AuditEvent, AuditKey, AuditSink, CallError, Crib, Function, HostTools, Invocation, Listing,
+    Metrics, Outcome, ToolResult, Toolset, ToolsetExt, Verdict, function,
 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -308,6 +308,7 @@ async fn the_audit_log_has_what_the_model_is_not_told() {
         Arc::new(move |event| events.lock().unwrap().push(event))
     };
     let tools = HostTools::new("work").with(create_issue()).with(search_repos()).audited(&sink);
+    let tools = tools.keyed(AuditKey::new([7; 32]));
     let crib = Crib::builder(Settings::default()).toolset(tools).audit(sink).build().await.unwrap();
     let rules = PolicyRules { deny_tools: vec!["create_*".into()], ..Default::default() };
     let chat = crib.converse(Session::new(), Policy::new(rules).unwrap());
@@ -315,9 +316,17 @@ async fn the_audit_log_has_what_the_model_is_not_told() {
     assert!(text(&denied).contains("Unknown tool"));
     chat.call(Call::new("search_repos", json!({}))).await.unwrap();
     let events = events.lock().unwrap();
-    assert_eq!(events[0], AuditEvent::Denied { tool: ToolName::host("create_issue") });
-    assert!(matches!(&events[1], AuditEvent::Called { tool, is_error: false, .. }
-        if *tool == ToolName::host("search_repos")));
+    let told = |event: &AuditEvent| {
+        (event.tool.to_string(), event.decision, event.ending.map(|ending| ending.is_error))
+    };
+    assert_eq!(
+        [told(&events[0]), told(&events[1])],
+        [
+            ("create_issue".to_owned(), Verdict::Denied, None),
+            ("search_repos".to_owned(), Verdict::Allowed, Some(false)),
+        ]
+    );
+    assert_eq!(events[1].arguments, Some(AuditKey::new([7; 32]).digest(&json!({}))));
 }
 
 #[tokio::test]

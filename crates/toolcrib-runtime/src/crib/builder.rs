@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use toolcrib_core::{Embedder, Engine, Group, Naming, RegisterError, Registry, Settings};
 
 use super::{Crib, CribError, Stock};
-use crate::audited::AuditSink;
+use crate::audit::AuditSink;
 use crate::embeddings::Embeddings;
 use crate::function::{Function, HostTools};
 use crate::loader::Loader;
@@ -73,7 +73,7 @@ impl CribBuilder {
         self
     }
 
-    /// Where to record tools that were asked for but are hidden. Wrap toolsets in
+    /// Where to record tools that were asked for but are hidden or held back. Wrap toolsets in
     /// [`Audited`](crate::Audited) to record calls as well.
     pub fn audit(mut self, sink: AuditSink) -> Self {
         self.audit = Some(sink);
@@ -114,6 +114,7 @@ impl CribBuilder {
             host: Arc::new(self.host),
             registering: Mutex::default(),
             load_limit: self.load_limit,
+            held: Mutex::default(),
             audit: self.audit,
             learning: self.learning,
             embeddings: self.embeddings,
