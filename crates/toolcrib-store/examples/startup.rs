@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_runtime::{Manifest, ManifestStore};
@@ -58,15 +58,9 @@ fn key(n: usize) -> String {
 
 fn manifest(n: usize) -> Result<Manifest, serde_json::Error> {
     Ok(Manifest {
-        server: format!("server{n}"),
-        protocol_version: "2025-11-25".into(),
-        server_info: None,
-        capabilities: None,
         instructions: Some("Ask for a list before you change anything. ".repeat(10)),
         tools: (0..TOOLS).map(tool).collect::<Result<_, _>>()?,
-        listed_at: SystemTime::now(),
-        holds_for: None,
-        start_took: None,
+        ..Manifest::new(format!("server{n}"), "2025-11-25")
     })
 }
 

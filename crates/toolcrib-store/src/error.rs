@@ -50,6 +50,12 @@ pub enum StoreError {
         /// What was found.
         reason: String,
     },
+    /// It holds secrets, and others can read it.
+    #[error("others can read {}, which holds secrets; run `chmod 600` on it", path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+    },
     /// A database, but another program's.
     #[error("{} belongs to another program; choose another path", path.display())]
     Foreign {

@@ -4,7 +4,6 @@
 //! knows every tool without starting a server.
 //!
 //! ```
-//! use std::time::SystemTime;
 //! use toolcrib_runtime::{Manifest, ManifestStore};
 //! use toolcrib_store::SqliteStore;
 //!
@@ -15,13 +14,7 @@
 //!
 //! let kept = store.get("fingerprint-of-the-configuration").ok_or("not kept")?;
 //! assert_eq!(kept.server, "weather");
-//! # fn manifest() -> Manifest {
-//! #     Manifest {
-//! #         server: "weather".into(), protocol_version: "2025-11-25".into(), server_info: None,
-//! #         capabilities: None, instructions: None, tools: Vec::new(),
-//! #         listed_at: SystemTime::now(), holds_for: None, start_took: None,
-//! #     }
-//! # }
+//! # fn manifest() -> Manifest { Manifest::new("weather", "2025-11-25") }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -58,12 +51,16 @@
 //! 5. `vectors`: the table of what embedders made of tools.
 //! 6. `sessions`: conversations, their journals, and who may write to them; `errand` is a change
 //!    that somebody waits for.
-//! 7. `schema`: what makes a file ours, and how an older one is brought up to date.
-//! 8. `place`: the file on the disk, who may read it, and moving a damaged one aside.
+//! 7. `pins`: the table of definitions that were approved.
+//! 8. `schema`: what makes a file ours, and how an older one is brought up to date.
+//! 9. `place`: the file on the disk, who may read it, and moving a damaged one aside.
+//! 10. [`FileCredentials`]: logins, in a file of their own that only its owner can read.
 
+mod credentials;
 mod errand;
 mod error;
 mod manifests;
+mod pins;
 mod place;
 mod schema;
 mod sessions;
@@ -72,6 +69,7 @@ mod usage;
 mod vectors;
 mod writer;
 
+pub use credentials::FileCredentials;
 pub use error::StoreError;
 pub use manifests::KeptManifest;
 pub use store::SqliteStore;

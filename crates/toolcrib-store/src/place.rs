@@ -113,7 +113,7 @@ fn create(path: &Path) -> io::Result<()> {
 }
 
 /// SQLite gives the files that it makes beside a database the same permissions.
-fn private() -> OpenOptions {
+pub(crate) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     #[cfg(unix)]
@@ -121,7 +121,7 @@ fn private() -> OpenOptions {
     options
 }
 
-fn private_folders(folder: &Path) -> io::Result<()> {
+pub(crate) fn private_folders(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

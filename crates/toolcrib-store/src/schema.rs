@@ -9,6 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::error::StoreError;
 use crate::manifests;
+use crate::pins;
 use crate::place::OPEN_WAIT;
 use crate::sessions;
 use crate::usage;
@@ -19,7 +20,8 @@ const APPLICATION: i64 = 0x6372_6962;
 
 /// Each entry takes a file from the version that is its index to the next. Entries are added at
 /// the end and never changed.
-const MIGRATIONS: &[&str] = &[manifests::TABLE, usage::TABLE, vectors::TABLE, sessions::TABLES];
+const MIGRATIONS: &[&str] =
+    &[manifests::TABLE, usage::TABLE, vectors::TABLE, sessions::TABLES, pins::TABLE];
 
 /// How long one attempt to open waits for a lock; there are attempts until [`OPEN_WAIT`] is over.
 const ATTEMPT: Duration = Duration::from_millis(200);
@@ -143,7 +145,8 @@ fn check_columns(connection: &Connection, path: &Path) -> Result<(), StoreError>
     let checked = manifests::check_columns(connection)
         .and_then(|()| usage::check_columns(connection))
         .and_then(|()| vectors::check_columns(connection))
-        .and_then(|()| sessions::check_columns(connection));
+        .and_then(|()| sessions::check_columns(connection))
+        .and_then(|()| pins::check_columns(connection));
     match checked {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {
             Err(StoreError::Corrupt { path: path.to_owned(), reason: error.to_string() })

@@ -123,7 +123,7 @@ fn a_newer_file_is_refused_and_not_touched() {
     let before = state();
 
     for error in [error(&copy), SqliteStore::open_or_recover(&copy).unwrap_err()] {
-        assert!(matches!(error, StoreError::Newer { found: 99, known: 4, .. }), "{error:?}");
+        assert!(matches!(error, StoreError::Newer { found: 99, known: 5, .. }), "{error:?}");
         assert!(error.to_string().contains("newer version"), "{error}");
     }
     assert!(state() == before, "nothing is changed");

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod kept;
 mod migrations;
+mod pins;
 mod sessions;
 mod support;
 mod usage;

@@ -10,7 +10,7 @@ use toolcrib_store::SqliteStore;
 use crate::support::{integrity, manifest, text};
 
 /// What each version added, as it was released. None of this changes, whatever the store does.
-const VERSIONS: [&str; 4] = [
+const VERSIONS: [&str; 5] = [
     "CREATE TABLE manifests (
         key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL, protocol_version TEXT NOT NULL,
         tools INTEGER NOT NULL, listed_at INTEGER NOT NULL, used_at INTEGER NOT NULL,
@@ -43,10 +43,14 @@ const VERSIONS: [&str; 4] = [
         session INTEGER PRIMARY KEY, owner TEXT NOT NULL, machine TEXT NOT NULL,
         pid INTEGER NOT NULL, taken_at INTEGER NOT NULL, renewed_at INTEGER NOT NULL
     ) STRICT;",
+    "CREATE TABLE pins (
+        key TEXT NOT NULL PRIMARY KEY, revision INTEGER NOT NULL, whole TEXT,
+        changed_at INTEGER NOT NULL, body TEXT NOT NULL
+    ) STRICT;",
 ];
 
 /// Something that each version could have kept.
-const ROWS: [&str; 4] = [
+const ROWS: [&str; 5] = [
     "INSERT INTO manifests
      VALUES ('k', 's', '2025-11-25', 2, 1790000000123, unixepoch() * 1000, 7, '{manifest}');",
     "INSERT INTO usage VALUES ('open an issue', 's/t', 3, unixepoch() * 1000);",
@@ -58,6 +62,7 @@ const ROWS: [&str; 4] = [
        INSERT INTO session_ledgers VALUES (7, '[1]');
        INSERT INTO session_calls VALUES (7, 2, 'c', 's/t', 1, '{}');
        INSERT INTO session_leases VALUES (7, 'x-0', '', 999999999, 1, 1);"#,
+    r#"INSERT INTO pins VALUES ('k', 3, NULL, 1, '{"server":"s","tools":{}}');"#,
 ];
 
 /// A file as a version left it.

@@ -19,8 +19,6 @@ pub(crate) fn manifest(server: &str, tools: usize) -> Manifest {
         ))
     };
     Manifest {
-        server: server.to_owned(),
-        protocol_version: "2025-11-25".into(),
         server_info: Some(raw(r#"{"name": "x"}"#)),
         capabilities: Some(raw(r#"{"tools":{}}"#)),
         instructions: Some("Ask nicely.".into()),
@@ -28,6 +26,7 @@ pub(crate) fn manifest(server: &str, tools: usize) -> Manifest {
         listed_at: UNIX_EPOCH + Duration::from_millis(1_790_000_000_123),
         holds_for: Some(Duration::from_millis(1500)),
         start_took: Some(Duration::from_micros(250)),
+        ..Manifest::new(server, "2025-11-25")
     }
 }
 

@@ -103,7 +103,7 @@ async fn a_file_of_a_newer_version_keeps_its_sessions() {
         let error = opened.unwrap_err();
         assert!(matches!(error, StoreError::Newer { found: 99, .. }), "{error:?}");
     }
-    meddle(&path, "PRAGMA user_version = 4");
+    meddle(&path, "PRAGMA user_version = 5");
     assert_eq!(read(&SqliteStore::open(&path).unwrap(), &id).await.messages, [user("a")]);
 }
 
