@@ -14,7 +14,7 @@ use crate::board::Board;
 use crate::config::Environment;
 use crate::stderr::Tail;
 use pipes::Outbox;
-pub(crate) use process::Alive;
+pub(crate) use process::{Alive, Place};
 use process::{Pipes, Process};
 
 /// The pipes to a child process. When this is dropped, the process is ended.
@@ -47,7 +47,7 @@ pub(crate) fn spawn(
     }
     program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     program.process_group(0).kill_on_drop(true);
-    tail.begin();
+    let tail = tail.begin();
     let mut child = program.spawn().map_err(|error| why_not(command, cwd, &error))?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), child.id());
     let (Some(stdin), Some(stdout), Some(stderr), Some(group)) = pipes else {

@@ -41,6 +41,65 @@ pub struct ServerConfig {
     pub idle_stop: Option<Duration>,
     /// How to speak to it; both ways are tried unless told.
     pub era: Option<Era>,
+    /// Whether what its tools say about their effects counts. If not, each counts as one that may
+    /// destroy something.
+    pub trust_annotations: bool,
+    /// Which clients have connections of their own.
+    pub sessions: Sharing,
+    /// How many connections it may have besides the shared ones; 8 unless told, 64 over HTTP.
+    pub connections: Option<usize>,
+    /// How many calls may run at a time.
+    pub in_flight: usize,
+    /// How many calls may wait for their turn.
+    pub queue: usize,
+    /// How to log in, for a server over HTTP that wants it and has no `Authorization` header.
+    pub oauth: OAuth,
+}
+
+/// How to log in at a server. Nothing of it is needed where the authorization server registers
+/// clients by itself.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct OAuth {
+    /// The authorization server to log in at, by its issuer. Without it, whichever the server names:
+    /// with a `client_secret` it should be given, since the secret goes there.
+    pub issuer: Option<String>,
+    /// The client that was registered for this program.
+    pub client_id: Option<String>,
+    /// Its secret, if it has one.
+    pub client_secret: Option<String>,
+    /// The address of a client metadata document: it stands for a registration with authorization
+    /// servers that read such documents.
+    pub client_metadata_url: Option<String>,
+    /// What to ask for besides what the server wants.
+    pub scopes: Vec<String>,
+    /// The port on this machine that a browser brings the answer to; any that is free, unless
+    /// given.
+    pub redirect_port: Option<u16>,
+}
+
+impl fmt::Debug for OAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuth")
+            .field("issuer", &self.issuer)
+            .field("client_id", &self.client_id)
+            .field("has_secret", &self.client_secret.is_some())
+            .field("client_metadata_url", &self.client_metadata_url)
+            .field("scopes", &self.scopes)
+            .field("redirect_port", &self.redirect_port)
+            .finish()
+    }
+}
+
+/// Which clients have connections to a server that are their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Those that the server may ask something, and over HTTP all that keep a session.
+    #[default]
+    Auto,
+    /// None: all share one, and no client can be asked.
+    Shared,
+    /// All that keep a session.
+    Own,
 }
 
 /// How to reach a server.
@@ -110,7 +169,23 @@ impl ServerConfig {
             call_limit: Some(Duration::from_secs(300)),
             idle_stop: Some(Duration::from_secs(600)),
             era: None,
+            oauth: OAuth::default(),
+            trust_annotations: true,
+            sessions: Sharing::Auto,
+            connections: None,
+            in_flight: 256,
+            queue: 1_000,
         }
+    }
+
+    /// How many connections there may be besides the shared ones.
+    pub(crate) fn connections(&self) -> usize {
+        let usual = match self.launch {
+            Launch::Command { .. } => 8,
+            Launch::Http { .. } => 64,
+        };
+        // As many as can be told apart.
+        self.connections.unwrap_or(usual).clamp(1, 200)
     }
 
     /// Sets an environment variable of the program; of no consequence for HTTP.

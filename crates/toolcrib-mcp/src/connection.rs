@@ -1,16 +1,20 @@
 //! Requests and answers over a link to a server.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::{Duration, timeout, timeout_at};
-use toolcrib_runtime::Listener;
+use toolcrib_runtime::Caller;
 use toolcrib_wire::version::meta;
 use toolcrib_wire::{Era, Fields, Id, RpcError};
 
 use crate::board::Board;
 use crate::child::ChildLink;
+use crate::handshake::declare;
 use crate::http::HttpLink;
 
 /// The longest message a server may send.
@@ -39,6 +43,9 @@ pub(crate) enum Failure {
     /// No answer can come any more; the request may have been acted on.
     #[error("{0}")]
     Lost(String),
+    /// The same after it had been told what it asked for: nobody is asked that again.
+    #[error("it was lost after it had got the input it asked for: {0}")]
+    Unrepeatable(String),
     /// The server stayed silent.
     #[error("it did not answer within {0:?}")]
     Late(Duration),
@@ -50,6 +57,36 @@ pub(crate) struct Connection {
     board: Arc<Board>,
     /// Settled by the handshake.
     spoken: OnceLock<Spoken>,
+    /// What keeps the server telling of changes, where it is asked to over this very link.
+    listening: Mutex<Option<Listening>>,
+}
+
+/// A request to tell of changes, until this is dropped.
+pub(crate) struct Listening(pub(crate) AbortHandle);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Resolves when a server has been heard.
+pub(crate) struct Heard(oneshot::Receiver<()>);
+
+impl Heard {
+    pub(crate) async fn within(self, limit: Duration) {
+        // Dropped or told, it is over.
+        let _ = timeout(limit, self.0).await;
+    }
+}
+
+/// A request as it is to be sent.
+#[derive(Clone)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) params: Fields<'a>,
+    /// Arguments that headers repeat, where there are headers.
+    pub(crate) repeated: &'a [(String, String)],
 }
 
 /// How the two sides speak, once they have agreed.
@@ -66,7 +103,7 @@ pub(crate) enum Link {
 
 impl Connection {
     pub(crate) fn new(link: Link, board: Arc<Board>) -> Self {
-        Self { link, board, spoken: OnceLock::new() }
+        Self { link, board, spoken: OnceLock::new(), listening: Mutex::default() }
     }
 
     pub(crate) fn settle(&self, spoken: Spoken) {
@@ -91,39 +128,80 @@ impl Connection {
         }
     }
 
-    /// Has the server tell when its tools change, where it doesn't do so by itself. Ends with the
-    /// connection.
-    pub(crate) fn listen(self: &Arc<Self>) {
+    /// Whether the server keeps a session for it, by number.
+    pub(crate) fn has_session(&self) -> bool {
+        matches!(&self.link, Link::Http(http) if http.has_session())
+    }
+
+    /// Has the server tell when what it lists changes, or one of these resources does, where it
+    /// doesn't do so by itself. Ends with the connection, or when this is called again.
+    ///
+    /// What is returned resolves when the server has been heard on it.
+    pub(crate) fn listen(self: &Arc<Self>, uris: &[Arc<str>]) -> Heard {
+        let (heard, is_heard) = oneshot::channel();
         match &self.link {
-            Link::Http(http) => http.listen(),
+            Link::Http(http) => http.listen(uris, heard),
             Link::Child(_) if self.era() == Era::Stateless => {
-                let mut params = Fields::default();
-                params.set("notifications", &json!({"toolsListChanged": true}));
-                let connection = self.clone();
-                tokio::spawn(async move {
-                    let ended =
-                        connection.request("subscriptions/listen", params, None, None).await;
-                    tracing::debug!(?ended, "no longer tells of changes");
+                let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+                let before = listening.take();
+                let (connection, filter) = (self.clone(), changes(uris));
+                let number = self.board.number();
+                self.board.expect_acknowledged(number, heard);
+                let task = tokio::spawn(async move {
+                    let mut params = Fields::default();
+                    params.set("notifications", &filter);
+                    let nobody = Caller::default();
+                    let request = Request { method: "subscriptions/listen", params, repeated: &[] };
+                    let request = connection.send_as(number, request, &nobody, None);
+                    tokio::select! {
+                        biased;
+                        ended = request => tracing::debug!(?ended, "no longer tells of changes"),
+                        // Taken back after the new request is on its way, so that nothing is missed.
+                        () = async move { drop(before); std::future::pending().await } => {}
+                    }
                 });
+                *listening = Some(Listening(task.abort_handle()));
             }
             Link::Child(_) => {}
         }
+        Heard(is_heard)
     }
 
     /// Asks the server. Dropping the future cancels the request.
     ///
-    /// `limit` is how long the server may stay silent: progress counts as a sign of life.
+    /// `limit` is how long the server may stay silent: progress counts as a sign of life, and so
+    /// does a question of its own that is not answered yet.
     pub(crate) async fn request(
         &self,
         method: &str,
-        mut params: Fields<'_>,
-        listener: Option<Arc<dyn Listener>>,
+        params: Fields<'_>,
+        caller: &Caller,
         limit: Option<Duration>,
     ) -> Result<Box<RawValue>, Failure> {
-        let number = self.board.number();
+        self.send(Request { method, params, repeated: &[] }, caller, limit).await
+    }
+
+    /// The same for a request that headers may repeat parts of.
+    pub(crate) async fn send(
+        &self,
+        request: Request<'_>,
+        caller: &Caller,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, Failure> {
+        self.send_as(self.board.number(), request, caller, limit).await
+    }
+
+    async fn send_as(
+        &self,
+        number: u64,
+        Request { method, mut params, repeated }: Request<'_>,
+        caller: &Caller,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, Failure> {
+        let listener = caller.listener().cloned();
         let wants_progress = listener.as_ref().is_some_and(|listener| listener.wants_progress());
         if wants_progress || self.era() == Era::Stateless {
-            self.fill_meta(&mut params, wants_progress.then_some(number));
+            self.fill_meta(&mut params, caller, wants_progress.then_some(number));
         }
         let text = toolcrib_wire::request(&Id::from(number), method, Some(&params));
         let mut answered = self.board.wait(number, listener)?;
@@ -131,7 +209,8 @@ impl Connection {
         match &self.link {
             Link::Child(child) => child.send(text, Some(number)),
             Link::Http(http) => {
-                http.ask(text, number, method, params.read::<String>("name").as_deref());
+                let name = subject(method).and_then(|key| params.read::<String>(key));
+                http.ask(text, number, method, name.as_deref(), repeated);
             }
         }
         let answer = loop {
@@ -152,8 +231,24 @@ impl Connection {
         answer.unwrap_or_else(|_| Err(Failure::Lost("the connection ended".to_owned())))
     }
 
+    /// Passes on what a client tells.
+    pub(crate) fn pass_on(&self, method: &str, params: Option<&RawValue>) {
+        if method != "notifications/progress" {
+            return self.notify(method, params);
+        }
+        // Progress is told under a token of ours, if it is about a question of this server's.
+        let Some(mut fields) = params.and_then(|params| Fields::parse(params.get())) else {
+            return;
+        };
+        let token = fields.read(meta::PROGRESS_TOKEN);
+        if let Some(theirs) = token.and_then(|ours| self.board.progress_of(ours)) {
+            fields.set(meta::PROGRESS_TOKEN, &theirs);
+            self.notify(method, Some(&fields));
+        }
+    }
+
     /// Tells the server something.
-    pub(crate) fn notify(&self, method: &str, params: Option<&serde_json::Value>) {
+    pub(crate) fn notify(&self, method: &str, params: Option<&(impl Serialize + ?Sized)>) {
         let text = toolcrib_wire::notification(method, params);
         match &self.link {
             Link::Child(child) => child.send(text, None),
@@ -172,7 +267,7 @@ impl Connection {
     }
 
     /// Puts into `_meta` what this connection needs there.
-    fn fill_meta(&self, params: &mut Fields<'_>, progress_token: Option<u64>) {
+    fn fill_meta(&self, params: &mut Fields<'_>, caller: &Caller, progress_token: Option<u64>) {
         let before = params.remove("_meta");
         let before = before.as_ref().and_then(|raw| Fields::parse(raw.get()));
         let mut filled = before.unwrap_or_default();
@@ -181,8 +276,10 @@ impl Connection {
         }
         if self.era() == Era::Stateless {
             filled.set(meta::PROTOCOL_VERSION, &Era::Stateless.newest());
-            filled.set(meta::CLIENT_INFO, &crate::handshake::client_info());
-            filled.set(meta::CLIENT_CAPABILITIES, &json!({}));
+            declare(&mut filled, caller.party().map(|party| &**party));
+            if let Some(level) = caller.log_level() {
+                filled.set(meta::LOG_LEVEL, &level);
+            }
         }
         params.set("_meta", &filled);
     }
@@ -224,6 +321,29 @@ impl Connection {
             Link::Http(_) => self.board.retire(reason),
         }
     }
+}
+
+/// The parameter that says what a request is about.
+fn subject(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        _ if method.starts_with("tasks/") => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// The changes that a server without sessions is asked to tell of.
+pub(crate) fn changes(uris: &[Arc<str>]) -> serde_json::Value {
+    let mut filter = json!({
+        "toolsListChanged": true,
+        "promptsListChanged": true,
+        "resourcesListChanged": true,
+    });
+    if !uris.is_empty() {
+        filter["resourceSubscriptions"] = json!(uris);
+    }
+    filter
 }
 
 /// A request that waits for its answer. If that is given up, the server is told.

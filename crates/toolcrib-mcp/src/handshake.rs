@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use toolcrib_runtime::{Caller, Party};
 use toolcrib_wire::version::{SESSION_VERSIONS, STATELESS_VERSION, meta};
-use toolcrib_wire::{Era, Fields, code};
+use toolcrib_wire::{Era, Fields, RpcError, code};
 
 use crate::connection::{Connection, Failure, Spoken};
 
@@ -22,17 +23,35 @@ pub(crate) fn client_info() -> serde_json::Value {
     json!({"name": "toolcrib", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// Agrees with the server on how to speak.
+/// Says in the `_meta` of a request who asks and what they can do: the client that is given, or
+/// this program, which can do nothing beyond calling.
+pub(crate) fn declare(filled: &mut Fields<'_>, party: Option<&Party>) {
+    match party.and_then(Party::info) {
+        Some(info) => filled.set(meta::CLIENT_INFO, &info),
+        None => filled.set(meta::CLIENT_INFO, &client_info()),
+    }
+    match party.and_then(Party::capabilities) {
+        Some(capabilities) => filled.set(meta::CLIENT_CAPABILITIES, &capabilities),
+        None => filled.set(meta::CLIENT_CAPABILITIES, &json!({})),
+    }
+}
+
+/// Agrees with the server on how to speak. The connection is one for the client that is given, if
+/// it keeps a session of its own; what it can do is declared, and so it can be asked.
 ///
 /// Unless told, sessions are tried first: nearly every server knows them, and some that don't
 /// know `server/discover` never answer it. A server that refuses them is asked in the other way.
-pub(crate) async fn greet(connection: &Connection, era: Option<Era>) -> Result<Greeting, Failure> {
+pub(crate) async fn greet(
+    connection: &Connection,
+    era: Option<Era>,
+    party: Option<&Party>,
+) -> Result<Greeting, Failure> {
     match era {
-        Some(Era::Stateless) => discover(connection).await,
-        Some(Era::Sessions) => initialize(connection).await,
-        None => match initialize(connection).await {
+        Some(Era::Stateless) => discover(connection, party).await,
+        Some(Era::Sessions) => initialize(connection, party).await,
+        None => match initialize(connection, party).await {
             Err(refusal) if may_be_stateless(&refusal) => {
-                discover(connection).await.map_err(|_| refusal)
+                discover(connection, party).await.map_err(|_| refusal)
             }
             other => other,
         },
@@ -40,7 +59,7 @@ pub(crate) async fn greet(connection: &Connection, era: Option<Era>) -> Result<G
 }
 
 /// Whether the refusal of a session may mean that the server has none.
-fn may_be_stateless(refusal: &Failure) -> bool {
+pub(crate) fn may_be_stateless(refusal: &Failure) -> bool {
     match refusal {
         Failure::Refused(error) => [
             code::METHOD_NOT_FOUND,
@@ -52,16 +71,30 @@ fn may_be_stateless(refusal: &Failure) -> bool {
         ]
         .contains(&error.code),
         Failure::Denied { status, .. } => [400, 404].contains(status),
-        Failure::Unsent(_) | Failure::Lost(_) | Failure::Late(_) => false,
+        Failure::Unsent(_) | Failure::Lost(_) | Failure::Unrepeatable(_) | Failure::Late(_) => {
+            false
+        }
     }
 }
 
-async fn initialize(connection: &Connection) -> Result<Greeting, Failure> {
+async fn initialize(connection: &Connection, party: Option<&Party>) -> Result<Greeting, Failure> {
+    if let Some(party) = party {
+        connection.board().expect_questions();
+        if party.era() == Era::Sessions {
+            connection.board().dedicate();
+        }
+    }
     let mut params = Fields::default();
     params.set("protocolVersion", &Era::Sessions.newest());
-    params.set("capabilities", &json!({}));
-    params.set("clientInfo", &client_info());
-    let answer = connection.request("initialize", params, None, None).await?;
+    match party.and_then(Party::capabilities) {
+        Some(capabilities) => params.set("capabilities", &capabilities),
+        None => params.set("capabilities", &json!({})),
+    }
+    match party.and_then(Party::info) {
+        Some(info) => params.set("clientInfo", &info),
+        None => params.set("clientInfo", &client_info()),
+    }
+    let answer = connection.request("initialize", params, &Caller::default(), None).await?;
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Answer {
@@ -81,17 +114,19 @@ async fn initialize(connection: &Connection) -> Result<Greeting, Failure> {
     Ok(greeting(version, &answer))
 }
 
-async fn discover(connection: &Connection) -> Result<Greeting, Failure> {
+async fn discover(connection: &Connection, party: Option<&Party>) -> Result<Greeting, Failure> {
+    let mut declared = Fields::default();
+    declared.set(meta::PROTOCOL_VERSION, &STATELESS_VERSION);
+    declare(&mut declared, party);
     let mut params = Fields::default();
-    params.set(
-        "_meta",
-        &json!({
-            (meta::PROTOCOL_VERSION): STATELESS_VERSION,
-            (meta::CLIENT_INFO): client_info(),
-            (meta::CLIENT_CAPABILITIES): {},
-        }),
-    );
-    let answer = connection.request("server/discover", params, None, None).await?;
+    params.set("_meta", &declared);
+    let nobody = Caller::default();
+    let ask = || connection.request("server/discover", params.clone(), &nobody, None);
+    let answer = match ask().await {
+        // It may say which version to come back with; once is enough.
+        Err(Failure::Refused(error)) if names_ours(&error) => ask().await?,
+        other => other?,
+    };
     let fields = Fields::parse(answer.get()).unwrap_or_default();
     let versions: Vec<String> = fields.read("supportedVersions").unwrap_or_default();
     if !versions.iter().any(|version| version == STATELESS_VERSION) {
@@ -102,6 +137,14 @@ async fn discover(connection: &Connection) -> Result<Greeting, Failure> {
     let spoken = Spoken { era: Era::Stateless, version: STATELESS_VERSION.to_owned() };
     connection.settle(spoken);
     Ok(greeting(STATELESS_VERSION.to_owned(), &answer))
+}
+
+/// Whether a server that refuses a version knows one without sessions that is known here.
+fn names_ours(error: &RpcError) -> bool {
+    let data = error.data.as_ref().and_then(|data| Fields::parse(data.get()));
+    let supported = data.and_then(|data| data.read::<Vec<String>>("supported"));
+    error.code == code::UNSUPPORTED_VERSION
+        && supported.is_some_and(|versions| versions.iter().any(|it| it == STATELESS_VERSION))
 }
 
 fn greeting(version: String, answer: &RawValue) -> Greeting {

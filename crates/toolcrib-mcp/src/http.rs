@@ -9,14 +9,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, StatusCode, redirect};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use toolcrib_wire::Era;
+use toolcrib_wire::headers::encoded;
 use toolcrib_wire::version::header;
 
+use crate::auth::{Authorizer, SendError};
 use crate::board::Board;
-use crate::connection::Spoken;
+use crate::connection::{Failure, Listening, Spoken, changes};
+pub(crate) use exchange::why;
 
 /// How long a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -28,6 +33,9 @@ const IDLE_LIMIT: Duration = Duration::from_secs(4);
 /// How long what wants no answer may take.
 const TELL_LIMIT: Duration = Duration::from_secs(30);
 
+/// How many refusals may be on their way to a server before nothing more is read from it.
+const MOST_TELLING: usize = 64;
+
 /// How long a goodbye may take.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
@@ -38,6 +46,8 @@ pub(crate) struct HttpLink(Arc<Wire>);
 /// What the tasks of a link share.
 struct Wire {
     client: Client,
+    /// The login, where there may be one.
+    auth: Option<Authorizer>,
     url: String,
     board: Arc<Board>,
     /// The session, where the server keeps one.
@@ -46,7 +56,9 @@ struct Wire {
     /// Requests under way.
     tasks: Mutex<HashMap<u64, AbortHandle>>,
     /// The stream that the server tells news on.
-    news: Mutex<Option<AbortHandle>>,
+    news: Mutex<Option<Listening>>,
+    /// How much that wants no answer may be on its way at a time.
+    telling: Arc<Semaphore>,
     has_ended: AtomicBool,
 }
 
@@ -54,6 +66,7 @@ struct Wire {
 pub(crate) fn open(
     url: &str,
     headers: &[(String, String)],
+    auth: Option<Authorizer>,
     board: &Arc<Board>,
 ) -> Result<HttpLink, String> {
     let mut fixed = HeaderMap::new();
@@ -81,12 +94,14 @@ pub(crate) fn open(
         .map_err(|error| format!("no HTTP client: {error}"))?;
     Ok(HttpLink(Arc::new(Wire {
         client,
+        auth,
         url: url.to_owned(),
         board: board.clone(),
         session: OnceLock::new(),
         spoken: OnceLock::new(),
         tasks: Mutex::default(),
         news: Mutex::default(),
+        telling: Arc::new(Semaphore::new(MOST_TELLING)),
         has_ended: AtomicBool::new(false),
     })))
 }
@@ -107,8 +122,22 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
 
 impl HttpLink {
     /// Sends a request; what comes back goes to the board.
-    pub(crate) fn ask(&self, text: String, number: u64, method: &str, name: Option<&str>) {
-        let headers = self.0.headers_for(method, name);
+    pub(crate) fn ask(
+        &self,
+        text: String,
+        number: u64,
+        method: &str,
+        name: Option<&str>,
+        repeated: &[(String, String)],
+    ) {
+        let mut headers = self.0.headers_for(method, name);
+        if self.0.era() == Some(Era::Stateless) {
+            for (name, value) in repeated {
+                if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse()) {
+                    headers.insert(name, value);
+                }
+            }
+        }
         let wire = self.0.clone();
         let exchange = async move {
             if let Err(failure) = wire.exchange(text, headers, number).await {
@@ -145,13 +174,19 @@ impl HttpLink {
         let _ = self.0.spoken.set(spoken.clone());
     }
 
-    /// Listens for news: that the tools have changed.
-    pub(crate) fn listen(&self) {
-        let task = tokio::spawn(self.0.clone().listen()).abort_handle();
-        let before = self.0.news().replace(task);
-        if let Some(before) = before {
-            before.abort();
+    /// Listens for news: of what is listed, and of these resources where that is to be said.
+    pub(crate) fn listen(&self, uris: &[Arc<str>], heard: oneshot::Sender<()>) {
+        let mut news = self.0.news();
+        if news.is_some() && self.0.era() != Some(Era::Stateless) {
+            return;
         }
+        let listening = self.0.clone().listen(changes(uris), (news.take(), heard));
+        *news = Some(Listening(tokio::spawn(listening).abort_handle()));
+    }
+
+    /// Whether the server has given its session a number.
+    pub(crate) fn has_session(&self) -> bool {
+        self.0.has_session()
     }
 
     /// Ends the session, where there is one.
@@ -175,7 +210,7 @@ impl Wire {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn news(&self) -> MutexGuard<'_, Option<AbortHandle>> {
+    fn news(&self) -> MutexGuard<'_, Option<Listening>> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -183,24 +218,49 @@ impl Wire {
         for (_, task) in self.tasks().drain() {
             task.abort();
         }
-        if let Some(news) = self.news().take() {
-            news.abort();
-        }
+        drop(self.news().take());
     }
 
     async fn say_goodbye(self: Arc<Self>) {
         if self.has_session() && !self.has_ended.swap(true, Ordering::Relaxed) {
             let bye = self.client.delete(&self.url).headers(self.headers());
             // A server may refuse to be told.
-            let _ = bye.timeout(END_LIMIT).send().await;
+            let _ = timeout(END_LIMIT, self.send_as_is(bye)).await;
         }
     }
 
     fn tell(&self, text: String, headers: HeaderMap) -> impl Future<Output = ()> + use<> {
         let post = self.client.post(&self.url).headers(headers).body(text).timeout(TELL_LIMIT);
-        async {
+        let auth = self.auth.clone();
+        async move {
             // If it is of consequence, the next request shows.
-            let _ = post.send().await;
+            let _ = match auth {
+                Some(auth) => auth.send_as_is(post).await,
+                None => post.send().await,
+            };
+        }
+    }
+
+    /// Sends a request, with a login where the server wants one.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, Failure> {
+        let sent = match &self.auth {
+            Some(auth) => auth.send(request).await,
+            None => request.send().await.map_err(SendError::Http),
+        };
+        sent.map_err(|error| match error {
+            SendError::Http(error) if error.is_connect() => Failure::Unsent(why(&error)),
+            SendError::Http(error) => Failure::Lost(why(&error)),
+            SendError::Denied { status, reason } => {
+                Failure::Denied { status: status.as_u16(), reason }
+            }
+        })
+    }
+
+    /// The same, but nobody is asked to log in.
+    async fn send_as_is(&self, request: RequestBuilder) -> reqwest::Result<Response> {
+        match &self.auth {
+            Some(auth) => auth.send_as_is(request).await,
+            None => request.send().await,
         }
     }
 
@@ -235,7 +295,8 @@ impl Wire {
             let version = HeaderValue::from_static(Era::Stateless.newest());
             headers.insert(header::PROTOCOL_VERSION, version);
             for (key, value) in [(header::METHOD, Some(method)), (header::NAME, name)] {
-                if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                let value = value.map(|value| HeaderValue::from_str(&encoded(value)));
+                if let Some(Ok(value)) = value {
                     headers.insert(key, value);
                 }
             }

@@ -10,9 +10,12 @@
 //! 2. [`Upstream`]: a server as a [`Toolset`](toolcrib_runtime::Toolset); [`Status`] is what can
 //!    be told of it. [`Upstreams`] is what all of them share.
 //! 3. `connection`: requests and answers over a link, which is a `child` process or `http`;
-//!    `board`: who waits for what on it.
+//!    `board`: who waits for what on it; `asked`: what the server asks of whoever called.
 //! 4. `handshake` and `list`: what is said first, in either era, and what is offered.
+//! 5. `auth`: logins at servers that want one; [`Logins`] is where they are kept.
 
+mod asked;
+mod auth;
 mod board;
 mod child;
 mod config;
@@ -25,6 +28,7 @@ mod secrets;
 mod stderr;
 mod upstream;
 
-pub use config::{Environment, Launch, ServerConfig};
+pub use auth::{LoginPage, Logins};
+pub use config::{Environment, Launch, OAuth, ServerConfig, Sharing};
 pub use toolcrib_wire::Era;
 pub use upstream::{Status, Upstream, UpstreamState, Upstreams};

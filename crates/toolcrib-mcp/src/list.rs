@@ -1,24 +1,25 @@
-//! What a server offers: its tools, through all pages and within limits.
+//! What a server offers: its tools and the rest, through all pages and within limits.
 
 use std::collections::HashSet;
-use std::time::SystemTime;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::value::RawValue;
 use tokio::time::Duration;
-use toolcrib_core::{Deferral, ToolName, ToolSpec};
-use toolcrib_runtime::{Listing, Manifest};
+use toolcrib_core::{Annotations, Deferral, ToolName, ToolSpec};
+use toolcrib_runtime::{Caller, Listing, Manifest};
 use toolcrib_wire::Fields;
+use toolcrib_wire::headers::Repeated;
 
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Failure};
 use crate::handshake::Greeting;
+use crate::secrets::Secrets;
 
 /// Pages read of a list.
 const MOST_PAGES: usize = 1_000;
-/// Tools taken of a server.
-const MOST_TOOLS: usize = 50_000;
-/// Bytes of tools taken of a server.
+/// Entries taken of a list.
+const MOST_ITEMS: usize = 50_000;
+/// Bytes taken of a list.
 const MOST_BYTES: usize = 128 << 20;
 /// Bytes taken of a server's own words on what it can do.
 const MOST_SENTENCE: usize = 500;
@@ -29,20 +30,84 @@ pub(crate) async fn ask(
     config: &ServerConfig,
     greeting: &Greeting,
 ) -> Result<Manifest, Failure> {
-    let mut tools: Vec<Box<RawValue>> = Vec::new();
-    let mut holds_for: Option<Duration> = None;
+    let listed = pages(connection, "tools/list", "tools").await?;
+    if let Some(why) = listed.cut_short {
+        tracing::warn!(server = config.name, "its list of tools {why}: cut short");
+    }
+    Ok(Manifest {
+        server_info: greeting.server_info.clone(),
+        capabilities: greeting.capabilities.clone(),
+        instructions: greeting.instructions.clone(),
+        tools: listed.items,
+        holds_for: listed.holds_for,
+        ..Manifest::new(&config.name, &greeting.version)
+    })
+}
+
+/// What a server offers beside its tools; `None` for a list that could not be had.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    pub(crate) resources: Option<Vec<Box<RawValue>>>,
+    pub(crate) templates: Option<Vec<Box<RawValue>>>,
+    pub(crate) prompts: Option<Vec<Box<RawValue>>>,
+}
+
+/// Asks for all that a server says it has beside tools.
+pub(crate) async fn rest(
+    connection: &Connection,
+    greeting: &Greeting,
+    server: &str,
+    secrets: &Secrets,
+) -> Rest {
+    let declared = greeting.capabilities.as_ref().and_then(|raw| Fields::parse(raw.get()));
+    let declares = |name| declared.as_ref().is_some_and(|declared| declared.get(name).is_some());
+    let all = |declared: bool, method: &'static str, member: &'static str| async move {
+        if !declared {
+            return Some(Vec::new());
+        }
+        match pages(connection, method, member).await {
+            Ok(listed) => {
+                if let Some(why) = listed.cut_short {
+                    tracing::warn!(server, method, "the list {why}: cut short");
+                }
+                Some(listed.items)
+            }
+            Err(failure) => {
+                let reason = secrets.hide(&failure.to_string());
+                tracing::warn!(server, method, reason, "what is known of it stays");
+                None
+            }
+        }
+    };
+    let (has_resources, has_prompts) = (declares("resources"), declares("prompts"));
+    let (resources, templates, prompts) = tokio::join!(
+        all(has_resources, "resources/list", "resources"),
+        all(has_resources, "resources/templates/list", "resourceTemplates"),
+        all(has_prompts, "prompts/list", "prompts"),
+    );
+    Rest { resources, templates, prompts }
+}
+
+/// A list, through its pages.
+struct Listed {
+    items: Vec<Box<RawValue>>,
+    holds_for: Option<Duration>,
+    /// Why it is not whole, if it is not.
+    cut_short: Option<&'static str>,
+}
+
+async fn pages(connection: &Connection, method: &str, member: &str) -> Result<Listed, Failure> {
+    let mut listed = Listed { items: Vec::new(), holds_for: None, cut_short: None };
     let mut cursor: Option<String> = None;
     let mut seen = HashSet::new();
     let mut bytes = 0;
-    let cut_short =
-        |why| tracing::warn!(server = config.name, "its list of tools {why}: cut short");
     loop {
         let mut params = Fields::default();
         if let Some(cursor) = &cursor {
             params.set("cursor", cursor);
         }
-        let answer = match connection.request("tools/list", params, None, None).await {
-            // Servers without tools may not know the question.
+        let answer = match connection.request(method, params, &Caller::default(), None).await {
+            // Servers that have nothing of the kind may not know the question.
             Err(Failure::Refused(error))
                 if error.code == toolcrib_wire::code::METHOD_NOT_FOUND && cursor.is_none() =>
             {
@@ -51,43 +116,33 @@ pub(crate) async fn ask(
             other => other?,
         };
         let page = Fields::parse(answer.get()).unwrap_or_default();
-        let Some(items) = page.read::<Vec<&RawValue>>("tools") else {
-            return Err(Failure::Lost("its list of tools can't be read".to_owned()));
+        let Some(items) = page.read::<Vec<&RawValue>>(member) else {
+            return Err(Failure::Lost(format!("its list of {member} can't be read")));
         };
         bytes += answer.get().len();
-        if tools.len() + items.len() > MOST_TOOLS || bytes > MOST_BYTES {
-            let most = format!("more than {MOST_TOOLS} tools or {MOST_BYTES} bytes");
-            return Err(Failure::Lost(format!("its list of tools is too long: {most}")));
+        if listed.items.len() + items.len() > MOST_ITEMS || bytes > MOST_BYTES {
+            let most = format!("more than {MOST_ITEMS} {member} or {MOST_BYTES} bytes");
+            return Err(Failure::Lost(format!("its list of {member} is too long: {most}")));
         }
-        tools.extend(items.into_iter().map(ToOwned::to_owned));
+        listed.items.extend(items.into_iter().map(ToOwned::to_owned));
         // Nothing, or no time at all, is no promise: the list is asked for when the server runs.
         if let Some(ttl) = page.read::<f64>("ttlMs").filter(|ttl| *ttl >= 1.0) {
             let ttl = Duration::from_millis(ttl as u64);
-            holds_for = Some(holds_for.map_or(ttl, |before| before.min(ttl)));
+            listed.holds_for = Some(listed.holds_for.map_or(ttl, |before| before.min(ttl)));
         }
         let next = page.read::<String>("nextCursor").filter(|next| !next.is_empty());
         let Some(next) = next else { break };
         if !seen.insert(next.clone()) {
-            cut_short("repeats itself");
+            listed.cut_short = Some("repeats itself");
             break;
         }
         if seen.len() >= MOST_PAGES {
-            cut_short("has no end");
+            listed.cut_short = Some("has no end");
             break;
         }
         cursor = Some(next);
     }
-    Ok(Manifest {
-        server: config.name.clone(),
-        protocol_version: greeting.version.clone(),
-        server_info: greeting.server_info.clone(),
-        capabilities: greeting.capabilities.clone(),
-        instructions: greeting.instructions.clone(),
-        tools,
-        listed_at: SystemTime::now(),
-        holds_for,
-        start_took: None,
-    })
+    Ok(listed)
 }
 
 /// What was read, and what was left out with the reason.
@@ -125,7 +180,7 @@ pub(crate) fn read(manifest: &Manifest, config: &ServerConfig) -> Read {
         title: config.title.clone().or(title),
         description: config.description.clone().or(about),
         specs,
-        down: None,
+        ..Listing::default()
     };
     Read { listing, quarantined }
 }
@@ -134,9 +189,15 @@ fn spec(raw: &RawValue, config: &ServerConfig) -> Result<ToolSpec, String> {
     let name = |tool: String| ToolName::mcp(config.name.as_str(), tool);
     let mut spec = ToolSpec::parse(raw.get(), name).map_err(|error| error.to_string())?;
     let mut extra = Fields::parse(raw.get()).unwrap_or_default();
+    if let Some(schema) = extra.get("inputSchema") {
+        Repeated::all(schema.get())?;
+    }
     extra.retain(|key| !matches!(key, "name" | "description" | "inputSchema"));
     if !extra.is_empty() {
         spec = spec.with_extra(extra.to_raw().get());
+    }
+    if !config.trust_annotations {
+        spec = spec.with_annotations(Annotations::default());
     }
     if config.eager {
         spec = spec.with_deferral(Deferral::Eager);

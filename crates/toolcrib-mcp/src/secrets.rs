@@ -1,16 +1,24 @@
 //! What a configuration keeps secret, and texts without it.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::config::Launch;
 
 /// What is this short is no secret, and would blank out half of a text.
 const LEAST_BYTES: usize = 6;
 
-/// Values that no log, error or status may show, longest first.
+/// The most secrets that are learned; then the oldest is forgotten.
+const MOST_LEARNED: usize = 32;
+
+/// Values that no log, error or status may show. Clones share what is learned.
 #[derive(Clone, Default)]
-pub(crate) struct Secrets(Arc<[String]>);
+pub(crate) struct Secrets {
+    /// Of the configuration, longest first.
+    fixed: Arc<[String]>,
+    /// Tokens, as they come.
+    learned: Arc<RwLock<VecDeque<String>>>,
+}
 
 impl Secrets {
     /// The values of environment variables and headers, and what an address has beside its place.
@@ -40,13 +48,31 @@ impl Secrets {
             parts.into_iter().filter(|part| part.len() >= LEAST_BYTES).collect();
         // One may be the beginning of another.
         parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
-        Self(parts.into())
+        Self { fixed: parts.into(), learned: Arc::default() }
+    }
+
+    /// Hides one more from now on.
+    pub(crate) fn learn(&self, secret: &str) {
+        if secret.len() < LEAST_BYTES {
+            return;
+        }
+        let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
+        if learned.iter().any(|known| known == secret) {
+            return;
+        }
+        if learned.len() >= MOST_LEARNED {
+            learned.pop_front();
+        }
+        learned.push_back(secret.to_owned());
     }
 
     /// The text without them.
     pub(crate) fn hide(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for secret in self.0.iter().filter(|secret| !secret.is_empty()) {
+        let mut learned: Vec<String> =
+            self.learned.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+        learned.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        for secret in learned.iter().chain(self.fixed.iter()).filter(|secret| !secret.is_empty()) {
             if text.contains(secret.as_str()) {
                 text = text.replace(secret.as_str(), "***");
             }
@@ -80,5 +106,18 @@ mod tests {
         for secret in ["abcdefgh", "k3y-in-url", "pass-word"] {
             assert!(!debug.contains(secret), "{debug}");
         }
+    }
+
+    #[test]
+    fn what_is_learned_is_hidden_by_every_clone() {
+        let secrets = Secrets::default();
+        let clone = secrets.clone();
+        clone.learn("token-1");
+        clone.learn("token-1-renewed");
+        clone.learn("ok");
+        assert_eq!(secrets.hide("ok: token-1-renewed, token-1"), "ok: ***, ***");
+        (0..2 * MOST_LEARNED).for_each(|n| clone.learn(&format!("another-{n}")));
+        assert_eq!(secrets.learned.read().unwrap().len(), MOST_LEARNED);
+        assert_eq!(secrets.hide("another-63"), "***");
     }
 }

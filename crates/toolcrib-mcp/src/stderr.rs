@@ -16,32 +16,37 @@ const MOST_BYTES: usize = 1_000;
 pub(crate) struct Tail {
     secrets: Secrets,
     lines: Arc<Mutex<Lines>>,
+    /// The process whose lines these are.
+    process: Option<u64>,
 }
 
 #[derive(Default)]
 struct Lines {
     lines: VecDeque<Line>,
-    /// How many of them are of the process that runs now.
-    own: usize,
+    /// The process that began last.
+    newest: u64,
 }
 
 struct Line {
+    process: u64,
     text: String,
     is_output: bool,
 }
 
 impl Tail {
     pub(crate) fn new(secrets: Secrets) -> Self {
-        Self { secrets, lines: Arc::default() }
+        Self { secrets, lines: Arc::default(), process: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, Lines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another process begins: what the one before it said explains nothing of this one.
-    pub(crate) fn begin(&self) {
-        self.lock().own = 0;
+    /// Another process begins: what others say explains nothing of this one.
+    pub(crate) fn begin(&self) -> Self {
+        let mut lines = self.lock();
+        lines.newest += 1;
+        Self { process: Some(lines.newest), ..self.clone() }
     }
 
     /// Keeps a line of standard error.
@@ -62,8 +67,8 @@ impl Tail {
         if lines.lines.len() == MOST_LINES {
             lines.lines.pop_front();
         }
-        lines.lines.push_back(Line { text, is_output });
-        lines.own = (lines.own + 1).min(MOST_LINES);
+        let process = self.process.unwrap_or(lines.newest);
+        lines.lines.push_back(Line { process, text, is_output });
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
@@ -74,7 +79,9 @@ impl Tail {
     /// than decoration. What is on standard output is mostly a banner, and comes second.
     pub(crate) fn last(&self) -> Option<String> {
         let lines = self.lock();
-        let own = || lines.lines.iter().rev().take(lines.own).filter(|line| is_telling(&line.text));
+        let process = self.process.unwrap_or(lines.newest);
+        let is_own = |line: &&Line| line.process == process && is_telling(&line.text);
+        let own = || lines.lines.iter().rev().filter(is_own);
         let found = own().find(|line| !line.is_output).or_else(|| own().next());
         found.map(|line| line.text.trim().to_owned())
     }
@@ -101,11 +108,13 @@ mod tests {
         tail.push("Node.js v24.0.0");
         tail.push_output("Listening");
         assert_eq!(tail.last().as_deref(), Some("Error: no such file"));
-        tail.begin();
+        let (first, second) = (tail.begin(), tail.begin());
         assert_eq!(tail.last(), None, "that was another process");
-        tail.push_output("Listening");
+        second.push_output("Listening");
+        first.push("out of luck");
         assert_eq!(tail.last().as_deref(), Some("standard output: Listening"));
-        assert_eq!(tail.lines().len(), 6);
+        assert_eq!(first.last().as_deref(), Some("out of luck"), "each has words of its own");
+        assert_eq!(tail.lines().len(), 7);
     }
 
     #[test]

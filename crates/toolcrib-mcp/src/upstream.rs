@@ -1,29 +1,51 @@
 //! A server as a toolset: started when it is needed, and again when it died.
 
+mod ask;
+mod breaker;
 mod call;
+mod choosing;
+mod following;
+mod lanes;
 mod life;
+mod logs;
+mod memory;
+mod news;
+mod queue;
+mod rounds;
 mod status;
 mod watch;
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::SystemTime;
 
 use futures::future::{BoxFuture, join_all};
-use tokio::sync::{Semaphore, watch as channel};
+use tokio::sync::{Notify, Semaphore, broadcast, watch as channel};
 use tokio::time::Instant;
 use toolcrib_core::GroupId;
 use toolcrib_runtime::{
-    CallError, Invocation, Listing, Loader, Manifest, ManifestStore, ToolResult, Toolset,
+    CallError, Eras, Invocation, Listing, Loader, Manifest, ManifestStore, News, Offers, Server,
+    ToolResult, Toolset,
 };
 
+use crate::auth::{Authorizer, Logins};
 use crate::config::ServerConfig;
 use crate::list;
 use crate::secrets::Secrets;
 use crate::stderr::Tail;
-use life::{Phase, Trouble};
+use breaker::Breaker;
+use call::Hints;
+use following::Follows;
+use lanes::Lanes;
+use life::Trouble;
+use queue::Queue;
 pub use status::{Status, UpstreamState};
+
+/// How many processes there may be that are clients' own, or lent to them.
+const MOST_PROCESSES: usize = 64;
+
+/// News that may wait for whoever reads it.
+const MOST_NEWS: usize = 1_024;
 
 /// What all servers share: the memory of what they listed, and how many may start at once.
 /// A handle: clones share everything.
@@ -33,6 +55,11 @@ pub struct Upstreams(Arc<Shared>);
 struct Shared {
     store: Arc<dyn ManifestStore>,
     starts: Arc<Semaphore>,
+    logins: OnceLock<Logins>,
+    /// Places for processes that are clients' own, or lent to them.
+    processes: Arc<Semaphore>,
+    /// Told when such a place may be free.
+    freed: Notify,
     open: Mutex<Vec<Weak<Inner>>>,
     has_ended: AtomicBool,
 }
@@ -44,34 +71,64 @@ impl Upstreams {
         Self(Arc::new(Shared {
             store: Arc::new(store),
             starts: Arc::new(Semaphore::new(at_once.max(1))),
+            logins: OnceLock::new(),
+            processes: Arc::new(Semaphore::new(MOST_PROCESSES)),
+            freed: Notify::new(),
             open: Mutex::default(),
             has_ended: AtomicBool::new(false),
         }))
     }
 
+    /// Has the servers that are opened from now on log in where they want it. Nothing happens if
+    /// that was said before.
+    pub fn use_logins(&self, logins: Logins) {
+        let _ = self.0.logins.set(logins);
+    }
+
+    /// The same with so many processes at most that are clients' own or lent to them, of all
+    /// servers together; 64 unless told. To be said before the first server is opened.
+    pub fn most_processes(self, most: usize) -> Self {
+        let processes = &self.0.processes;
+        processes.forget_permits(MOST_PROCESSES.saturating_sub(most.max(1)));
+        processes.add_permits(most.saturating_sub(MOST_PROCESSES).min(Semaphore::MAX_PERMITS >> 1));
+        self
+    }
+
     /// A server. Nothing is started yet.
     pub fn open(&self, config: ServerConfig) -> Upstream {
-        let key = config.key();
-        let manifest = self.0.store.get(&key).map(Arc::new);
-        let repeatable = manifest.as_deref().map(call::repeatable).unwrap_or_default();
         let secrets = Secrets::of(&config.launch);
+        let logins = self.0.logins.get();
+        let auth = logins.and_then(|logins| Authorizer::new(&config, logins, &secrets));
+        let manifest = self.0.store.get(&key(&config, auth.as_ref())).map(Arc::new);
+        let hints = manifest.as_deref().map(Hints::of).unwrap_or_default();
+        let eras = memory::eras(&config, manifest.as_deref(), SystemTime::now());
+        let offers = manifest.as_deref().map(|manifest| memory::offers(manifest, 0));
         let inner = Arc::new(Inner {
+            queue: Queue::new(config.in_flight, config.queue),
             config,
-            key,
+            auth,
             tail: Tail::new(secrets.clone()),
             secrets,
             shared: self.0.clone(),
             state: Mutex::new(State {
-                phase: Phase::Stopped,
+                lanes: Lanes::default(),
+                is_over: false,
+                eras,
+                eras_at: manifest.as_ref().and_then(|manifest| manifest.eras_at),
+                gives_sessions: None,
+                breaker: Breaker::default(),
+                follows: Follows::default(),
+                offers: Arc::new(offers.unwrap_or_default()),
                 manifest,
-                repeatable: Arc::new(repeatable),
+                hints: Arc::new(hints),
                 trouble: None,
                 failures: 0,
-                users: 0,
-                last_used: Instant::now(),
                 asked: 0,
+                asked_at: None,
                 kept: 0,
             }),
+            freed: Notify::new(),
+            news: broadcast::Sender::new(MOST_NEWS),
             changes: channel::Sender::default(),
             ended: channel::Sender::default(),
             processes: Arc::default(),
@@ -136,12 +193,16 @@ impl Drop for Handle {
 
 struct Inner {
     config: ServerConfig,
-    /// Of what is kept in the store.
-    key: String,
+    /// Its login, where it may have one.
+    auth: Option<Authorizer>,
     secrets: Secrets,
     tail: Tail,
     shared: Arc<Shared>,
+    queue: Queue,
     state: Mutex<State>,
+    /// Told when a connection may be free.
+    freed: Notify,
+    news: broadcast::Sender<News>,
     /// Counts what may change the list, or whether the server can be called.
     changes: channel::Sender<u64>,
     /// Whether it has ended for good.
@@ -151,18 +212,28 @@ struct Inner {
 }
 
 struct State {
-    phase: Phase,
+    lanes: Lanes,
+    /// Whether it has ended for good.
+    is_over: bool,
+    /// The eras it speaks, as far as that is known.
+    eras: Eras,
+    /// When it was found out whether it can do without sessions.
+    eras_at: Option<SystemTime>,
+    /// Whether it gives numbers to its sessions.
+    gives_sessions: Option<bool>,
+    breaker: Breaker,
+    follows: Follows,
+    /// What the manifest says beside tools.
+    offers: Arc<Offers>,
     manifest: Option<Arc<Manifest>>,
-    /// Tools that may be called twice without doing more than once.
-    repeatable: Arc<HashSet<String>>,
+    /// Of the tools in it.
+    hints: Arc<Hints>,
     trouble: Option<Trouble>,
     /// How often in a row it could not be started, or died before it was of use.
     failures: u32,
-    /// Calls under way, those that wait for it to start among them.
-    users: usize,
-    last_used: Instant,
     /// How often the list was asked for, and which of these lists is the one that is kept.
     asked: u64,
+    asked_at: Option<Instant>,
     kept: u64,
 }
 
@@ -184,9 +255,23 @@ impl Upstream {
 
     /// Starts it, if it isn't running, and lists its tools anew.
     pub async fn check(&self) -> Result<(), String> {
-        let _in_use = self.inner().in_use();
-        let connection = self.inner().running_now().await?;
+        let (connection, _in_use) = self.inner().main_connection_now().await?;
         self.inner().relist(&connection).await.map(drop)
+    }
+
+    /// Has a person log in, and asks for these scopes besides what the server wants.
+    pub async fn log_in(&self, scopes: &[String]) -> Result<(), String> {
+        self.auth()?.log_in(scopes).await
+    }
+
+    /// Forgets its login. Says whether there was one.
+    pub async fn log_out(&self) -> Result<bool, String> {
+        self.auth()?.log_out().await
+    }
+
+    fn auth(&self) -> Result<&Authorizer, String> {
+        let none = "it takes no login: that is for a server with a `url` and no `Authorization`";
+        self.inner().auth.as_ref().ok_or_else(|| none.to_owned())
     }
 
     /// Ends it. It can't be started any more.
@@ -223,9 +308,26 @@ impl Toolset for Upstream {
     fn changes(&self) -> Option<channel::Receiver<u64>> {
         Some(self.inner().changes.subscribe())
     }
+
+    fn server(&self) -> Option<&dyn Server> {
+        Some(self)
+    }
+}
+
+/// Of what is kept in the store. A list that one person sees is not for another.
+fn key(config: &ServerConfig, auth: Option<&Authorizer>) -> String {
+    let key = config.key();
+    match auth.and_then(Authorizer::login_id) {
+        Some(login) => blake3::hash(format!("{key} {login}").as_bytes()).to_hex().to_string(),
+        None => key,
+    }
 }
 
 impl Inner {
+    fn key(&self) -> String {
+        key(&self.config, self.auth.as_ref())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -237,7 +339,7 @@ impl Inner {
     /// What is known, at once; a server of which nothing is known is started and asked.
     async fn list(self: &Arc<Self>) -> Result<Listing, CallError> {
         if self.lock().manifest.is_none() {
-            let started = self.running().await;
+            let started = self.main_connection().await;
             // The bare reason: it outlives any word on when the server is tried again.
             started.map_err(|reason| CallError::Tell(self.trouble().unwrap_or(reason)))?;
         }
@@ -256,6 +358,8 @@ impl Inner {
 
     /// Why it can't be called, if that is so.
     fn trouble(&self) -> Option<String> {
-        self.lock().trouble.as_ref().map(|trouble| trouble.reason.clone())
+        let state = self.lock();
+        let trouble = state.trouble.as_ref().map(|trouble| &*trouble.reason);
+        trouble.or_else(|| state.breaker.refusal(Instant::now())).map(ToOwned::to_owned)
     }
 }

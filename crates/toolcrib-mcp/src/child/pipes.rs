@@ -11,7 +11,8 @@ use tokio::task::JoinHandle;
 use toolcrib_wire::{Lines, TooLong};
 
 use super::asked_to_end;
-use crate::board::Board;
+use crate::asked;
+use crate::board::{Board, Taken};
 use crate::connection::{Failure, MOST_MESSAGE_BYTES};
 use crate::stderr::Tail;
 
@@ -136,9 +137,15 @@ async fn write_lines(
 /// Reads messages until there are no more.
 pub(super) async fn read(stdout: ChildStdout, board: Arc<Board>, outbox: Outbox, tail: Tail) {
     read_lines(stdout, MOST_MESSAGE_BYTES, |line| match line {
-        Ok(line) => match board.take_in(&line) {
-            Ok(None) => {}
-            Ok(Some(answer)) => outbox.send(answer, None),
+        Ok(line) => match board.take_in(&line, None) {
+            Ok(Taken::Nothing) => {}
+            Ok(Taken::Reply(reply)) => outbox.send(reply, None),
+            Ok(Taken::Asked(asked)) => {
+                let back = outbox.clone();
+                let send = async move |reply| back.send(reply, None);
+                let refusal = asked::serve(&board, asked, send);
+                refusal.into_iter().for_each(|refusal| outbox.send(refusal, None));
+            }
             // Servers print banners; they are no reason to stop listening.
             Err(()) => tail.push_output(&line),
         },

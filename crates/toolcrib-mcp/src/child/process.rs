@@ -40,19 +40,25 @@ pub(super) struct Pipes {
     pub(super) gone: oneshot::Sender<()>,
 }
 
+/// A place among processes, free again when it is dropped.
+pub(crate) type Place = Box<dyn Send + Sync>;
+
 /// Counts the processes that are left.
-pub(crate) struct Alive(Arc<watch::Sender<usize>>);
+pub(crate) struct Alive {
+    count: Arc<watch::Sender<usize>>,
+    _place: Option<Place>,
+}
 
 impl Alive {
-    pub(crate) fn new(count: &Arc<watch::Sender<usize>>) -> Self {
+    pub(crate) fn new(count: &Arc<watch::Sender<usize>>, place: Option<Place>) -> Self {
         count.send_modify(|count| *count += 1);
-        Self(count.clone())
+        Self { count: count.clone(), _place: place }
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
+        self.count.send_modify(|count| *count -= 1);
     }
 }
 

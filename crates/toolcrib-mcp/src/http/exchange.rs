@@ -1,5 +1,6 @@
 //! A request over HTTP, and what comes back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -9,6 +10,8 @@ use toolcrib_wire::version::header;
 use toolcrib_wire::{Era, Events, Message, code};
 
 use super::Wire;
+use crate::asked;
+use crate::board::Taken;
 use crate::connection::{Failure, MOST_MESSAGE_BYTES};
 
 /// How long a stream may stay open after its answer. Dropped at once, it would take the
@@ -29,16 +32,13 @@ pub(super) struct Place {
 impl Wire {
     /// Sends a request, and gives the board what comes back.
     pub(super) async fn exchange(
-        &self,
+        self: &Arc<Self>,
         text: String,
         headers: HeaderMap,
         number: u64,
     ) -> Result<(), Failure> {
         let post = self.client.post(&self.url).headers(headers).body(text);
-        let response = post.send().await.map_err(|error| {
-            let reason = why(&error);
-            if error.is_connect() { Failure::Unsent(reason) } else { Failure::Lost(reason) }
-        })?;
+        let response = self.send(post).await?;
         let status = response.status();
         if !status.is_success() {
             let body = read_whole(response).await.unwrap_or_default();
@@ -51,10 +51,10 @@ impl Wire {
             return self.follow_stream(response, number).await;
         }
         let body = read_whole(response).await?;
-        let _ = self.board.take_in(&body);
-        match self.board.heard(number) {
-            None => Ok(()),
-            Some(_) => Err(Failure::Lost(format!("HTTP {status} without an answer"))),
+        self.take_in(&body, Some(number)).await;
+        match self.board.waits(number) {
+            false => Ok(()),
+            true => Err(Failure::Lost(format!("HTTP {status} without an answer"))),
         }
     }
 
@@ -62,7 +62,10 @@ impl Wire {
     fn refusal(&self, status: StatusCode, body: &str, number: u64) -> Failure {
         let error = match Message::parse(body) {
             // Who could not place the request gives no id, or one of their own making.
-            Ok(Message::Response { outcome: Err(error), .. }) => Some(error),
+            // `{"error": …}` alone is how logins are refused, not an error of this protocol.
+            Ok(Message::Response { outcome: Err(error), .. }) if body.contains("\"jsonrpc\"") => {
+                Some(error)
+            }
             _ => None,
         };
         let is_unknown = error.as_ref().is_some_and(|it| it.code == code::METHOD_NOT_FOUND);
@@ -83,11 +86,15 @@ impl Wire {
     }
 
     /// Reads a stream to its answer. One that breaks off is resumed if the server says where.
-    async fn follow_stream(&self, mut response: Response, number: u64) -> Result<(), Failure> {
+    async fn follow_stream(
+        self: &Arc<Self>,
+        mut response: Response,
+        number: u64,
+    ) -> Result<(), Failure> {
         let mut place = Place::default();
         loop {
             let read = self.read_stream(response, Some(number), &mut place).await;
-            if self.board.heard(number).is_none() {
+            if !self.board.waits(number) {
                 return Ok(());
             }
             let lost = "the stream ended without an answer".to_owned();
@@ -102,7 +109,7 @@ impl Wire {
             headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
             let Ok(last) = HeaderValue::from_str(&last) else { return Err(lost) };
             headers.insert("last-event-id", last);
-            match self.client.get(&self.url).headers(headers).send().await {
+            match self.send_as_is(self.client.get(&self.url).headers(headers)).await {
                 Ok(next) if next.status().is_success() && is_stream(&next) => response = next,
                 _ => return Err(lost),
             }
@@ -111,14 +118,14 @@ impl Wire {
 
     /// Reads events until the stream ends, or has brought the answer to a request.
     pub(super) async fn read_stream(
-        &self,
+        self: &Arc<Self>,
         mut response: Response,
         number: Option<u64>,
         place: &mut Place,
     ) -> Result<(), Failure> {
         let mut events = Events::new(MOST_MESSAGE_BYTES);
         loop {
-            let is_answered = number.is_some_and(|number| self.board.heard(number).is_none());
+            let is_answered = number.is_some_and(|number| !self.board.waits(number));
             let chunk = if is_answered {
                 let Ok(chunk) = timeout(LINGER, response.chunk()).await else { return Ok(()) };
                 chunk
@@ -136,11 +143,33 @@ impl Wire {
                 if let Some(retry) = event.retry {
                     place.retry = Some(Duration::from_millis(retry));
                 }
-                if let Ok(Some(answer)) = self.board.take_in(&event.data) {
-                    tokio::spawn(self.tell(answer, self.headers()));
-                }
+                self.take_in(&event.data, number).await;
             }
         }
+    }
+
+    /// Gives the board a message. What is to be said to it at once is under way when this returns.
+    async fn take_in(self: &Arc<Self>, text: &str, during: Option<u64>) {
+        let reply = match self.board.take_in(text, during) {
+            Ok(Taken::Reply(reply)) => Some(reply),
+            Ok(Taken::Asked(asked)) => {
+                let wire = self.clone();
+                let send = async move |reply| {
+                    let _place = wire.telling.acquire().await;
+                    wire.tell(reply, wire.headers()).await;
+                };
+                asked::serve(&self.board, asked, send)
+            }
+            Ok(Taken::Nothing) | Err(()) => None,
+        };
+        let Some(reply) = reply else { return };
+        // Never closed.
+        let place = self.telling.clone().acquire_owned().await;
+        let telling = self.tell(reply, self.headers());
+        tokio::spawn(async move {
+            telling.await;
+            drop(place);
+        });
     }
 }
 
@@ -186,7 +215,7 @@ fn denied(status: StatusCode) -> Failure {
 }
 
 /// What went wrong with a request, without the address: it may hold a secret.
-fn why(error: &reqwest::Error) -> String {
+pub(crate) fn why(error: &reqwest::Error) -> String {
     let kind = if error.is_connect() {
         "it can't be reached"
     } else if error.is_timeout() {

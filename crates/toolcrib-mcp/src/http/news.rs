@@ -1,10 +1,10 @@
-//! The stream on which a server tells that its tools have changed.
+//! The stream on which a server tells what has changed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, HeaderValue};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use toolcrib_wire::version::meta;
 use toolcrib_wire::{Era, Id};
@@ -21,13 +21,16 @@ const GOOD: Duration = Duration::from_secs(60);
 
 impl Wire {
     /// Listens as long as the server has something to listen to.
-    pub(super) async fn listen(self: Arc<Self>) {
+    ///
+    /// What is given as `until_heard` is dropped when the server has answered.
+    pub(super) async fn listen(self: Arc<Self>, filter: Value, until_heard: impl Send) {
         // A server that ends the stream again and again is asked less and less often.
         let mut pause = PAUSE;
         let mut is_first = true;
+        let mut until_heard = Some(until_heard);
         while self.board.is_open() {
             let began = Instant::now();
-            if !self.hear_news(is_first).await {
+            if !self.hear_news(&filter, is_first, until_heard.take()).await {
                 return;
             }
             is_first = false;
@@ -40,11 +43,16 @@ impl Wire {
     }
 
     /// Reads one stream of news; says whether it is worth asking again.
-    async fn hear_news(&self, is_first: bool) -> bool {
+    async fn hear_news(
+        self: &Arc<Self>,
+        filter: &Value,
+        is_first: bool,
+        until_heard: Option<impl Send>,
+    ) -> bool {
         let request = if self.era() == Some(Era::Stateless) {
             let method = "subscriptions/listen";
             let params = json!({
-                "notifications": {"toolsListChanged": true},
+                "notifications": filter,
                 "_meta": {
                     (meta::PROTOCOL_VERSION): Era::Stateless.newest(),
                     (meta::CLIENT_INFO): crate::handshake::client_info(),
@@ -59,16 +67,22 @@ impl Wire {
             headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
             self.client.get(&self.url).headers(headers)
         };
-        match request.send().await {
+        let response = self.send_as_is(request).await;
+        drop(until_heard);
+        match response {
             Ok(response) if response.status().is_success() && is_stream(&response) => {
                 if !is_first {
                     // What happened meanwhile was told to nobody.
-                    self.board.suspect();
+                    self.board.suspect_all();
                 }
                 let _ = self.read_stream(response, None, &mut Place::default()).await;
                 true
             }
-            Ok(response) => response.status().is_server_error(),
+            // These may pass.
+            Ok(response) => {
+                let status = response.status();
+                status.is_server_error() || [401, 408, 429].contains(&status.as_u16())
+            }
             Err(_) => true,
         }
     }

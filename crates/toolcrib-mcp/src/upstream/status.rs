@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
+use tokio::time::Instant;
 use toolcrib_core::ToolSpec;
+use toolcrib_runtime::{Breaker, Health};
 use toolcrib_wire::Fields;
 
 use super::life::Phase;
@@ -48,6 +50,10 @@ pub struct Status {
     pub start_took: Option<Duration>,
     /// Its process, while there is one.
     pub pid: Option<u32>,
+    /// Connections to it: processes or sessions.
+    pub connections: usize,
+    /// Whether calls get through to it.
+    pub breaker: Breaker,
     /// The last lines of its standard error.
     pub stderr: Vec<String>,
 }
@@ -71,17 +77,18 @@ impl Inner {
     pub(super) fn status(&self) -> Status {
         let state = self.lock();
         let manifest = state.manifest.clone();
-        let mut pid = None;
-        let phase = match (&state.phase, &state.trouble, &manifest) {
-            (Phase::Running(running), ..) if running.connection.board().is_open() => {
-                pid = running.connection.pid();
-                UpstreamState::Running
-            }
-            (Phase::Starting(_), ..) => UpstreamState::Starting,
-            (_, Some(trouble), _) => UpstreamState::Failed(trouble.reason.clone()),
-            (_, None, Some(_)) => UpstreamState::Known,
-            (_, None, None) => UpstreamState::Configured,
+        let running = state.lanes.any_open();
+        let pid = running.and_then(|connection| connection.pid());
+        let is_starting = state.lanes.iter().any(|(_, it)| matches!(it.phase, Phase::Starting(_)));
+        let phase = match (&state.trouble, &manifest) {
+            _ if running.is_some() => UpstreamState::Running,
+            _ if is_starting => UpstreamState::Starting,
+            (Some(trouble), _) => UpstreamState::Failed(trouble.reason.clone()),
+            (None, Some(_)) => UpstreamState::Known,
+            (None, None) => UpstreamState::Configured,
         };
+        let (connections, breaker) =
+            (state.lanes.connections(), state.breaker.shown(Instant::now()));
         drop(state);
         let read = manifest.as_ref().map(|manifest| list::read(manifest, &self.config));
         let info = manifest.as_ref().and_then(|it| it.server_info.as_ref());
@@ -96,7 +103,19 @@ impl Inner {
             listed_at: manifest.as_ref().map(|manifest| manifest.listed_at),
             start_took: manifest.and_then(|manifest| manifest.start_took),
             pid,
+            connections,
+            breaker,
             stderr: self.tail.lines(),
+        }
+    }
+
+    pub(super) fn health(&self) -> Health {
+        let state = self.lock();
+        Health {
+            breaker: state.breaker.shown(Instant::now()),
+            running: self.queue.running(),
+            waiting: self.queue.waiting(),
+            connections: state.lanes.connections(),
         }
     }
 }

@@ -165,13 +165,29 @@ async fn a_call_that_is_dropped_is_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_too_long_is_refused_and_the_next_one_read() {
+    for stateless in [false, true] {
+        let scene = Scene::new();
+        let upstream = scene.upstream(json!({"stateless": stateless}));
+        within(upstream.check()).await.unwrap();
+        until("it listens", || scene.lines("listens").len() == usize::from(stateless)).await;
+        let error = reason(&upstream, "flood", json!({})).await;
+        assert!(
+            error.contains("its answer is too long: a line has more than 67108864 bytes"),
+            "{error}"
+        );
+        assert!(say(&upstream, "act").await.starts_with("act"));
+        assert_eq!(scene.lines("starts").len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_result_is_not_passed_on_as_one() {
     let scene = Scene::new();
     let upstream = scene.upstream(json!({}));
-    let error = reason(&upstream, "flood", json!({})).await;
-    assert!(
-        error.contains("its answer is too long: a line has more than 67108864 bytes"),
-        "{error}"
-    );
-    assert!(say(&upstream, "act").await.starts_with("act"));
-    assert_eq!(scene.lines("starts").len(), 1);
+    for odd in [json!(7), json!("text"), json!(["text"]), json!(null), json!(true)] {
+        let error = reason(&upstream, "odd", json!({"result": odd})).await;
+        assert!(error.contains("Server `fixture` answered with something that is no result"));
+        assert!(error.contains("may have taken effect"), "{error}");
+    }
+    assert_eq!(scene.count("executed", "odd"), 5);
 }

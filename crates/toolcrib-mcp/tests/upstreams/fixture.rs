@@ -1,5 +1,6 @@
 //! An MCP server with one flag for each way to behave.
 
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -29,6 +30,10 @@ pub(crate) struct Flags {
     malformed: bool,
     /// Speaks 2026-07-28 only.
     stateless: bool,
+    /// Has more than tools.
+    rest: bool,
+    /// Speaks both.
+    both: bool,
     /// `ttlMs` of the list.
     ttl: Option<u64>,
     /// Leaves a process behind that ignores SIGTERM.
@@ -44,8 +49,12 @@ struct Server {
     out: Mutex<std::io::Stdout>,
     /// Tools added while it runs.
     added: AtomicU64,
+    /// Calls under way.
+    running: AtomicU64,
     /// Who waits for an answer of the client's.
     asked: Mutex<Option<mpsc::Sender<Value>>>,
+    /// The same by the id of the question.
+    askers: Mutex<HashMap<String, mpsc::Sender<Value>>>,
 }
 
 pub(crate) fn serve(flags: &str) -> ! {
@@ -54,7 +63,9 @@ pub(crate) fn serve(flags: &str) -> ! {
         flags,
         out: Mutex::new(std::io::stdout()),
         added: AtomicU64::new(0),
+        running: AtomicU64::new(0),
         asked: Mutex::default(),
+        askers: Mutex::default(),
     });
     server.note("starts", std::process::id());
     server.note("events", "start");
@@ -111,38 +122,57 @@ impl Server {
         }
         let answer = match method {
             "" => {
+                self.note("answers", message);
+                if let Some(asker) = self.askers.lock().unwrap().remove(&id.to_string()) {
+                    asker.send(message.clone()).unwrap();
+                    return;
+                }
                 if let Some(asked) = &*self.asked.lock().unwrap() {
                     asked.send(message.clone()).unwrap();
                 }
                 return;
             }
+            "notifications/progress" => return self.note("progress", &message["params"]),
             "notifications/cancelled" => {
                 return self.note("cancelled", &message["params"]["requestId"]);
             }
             "initialize" if !self.flags.stateless => {
                 std::thread::sleep(Duration::from_millis(self.flags.slow_start));
                 self.note("events", "greeting");
+                self.note("greetings", &message["params"]["capabilities"]);
                 Ok(json!({
                     "protocolVersion": message["params"]["protocolVersion"],
-                    "capabilities": {"tools": {"listChanged": true}},
+                    "capabilities": self.capabilities(),
                     "serverInfo": {"name": "fixture", "title": "Fixture", "version": "1.2.3"},
                     "instructions": "Tools to test with. There is more to say.",
                 }))
             }
-            "server/discover" if self.flags.stateless => Ok(json!({
+            "server/discover" if self.flags.stateless || self.flags.both => Ok(json!({
                 "supportedVersions": ["2026-07-28"],
-                "capabilities": {"tools": {"listChanged": true}},
+                "capabilities": self.capabilities(),
                 "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "f", "version": "2"}},
                 "ttlMs": 1000, "resultType": "complete",
             })),
             "tools/list" => Ok(self.list(&message["params"])),
-            "tools/call" => match self.call(id, &message["params"]) {
-                Some(answer) => answer,
-                None => return,
-            },
+            "tools/call" => {
+                if self.running.fetch_add(1, Ordering::SeqCst) > 0 {
+                    self.note("overlaps", message["params"]["name"].as_str().unwrap());
+                }
+                let answer = self.call(id, &message["params"]);
+                self.running.fetch_sub(1, Ordering::SeqCst);
+                match answer {
+                    Some(answer) => answer,
+                    None => return,
+                }
+            }
             "ping" => Ok(json!({})),
-            "subscriptions/listen" => return,
-            _ => Err(json!({"code": -32601, "message": "no such method"})),
+            "subscriptions/listen" => {
+                return self.note("listens", &message["params"]["notifications"]);
+            }
+            _ => {
+                let rest = self.flags.rest.then(|| self.rest(method, &message["params"])).flatten();
+                rest.ok_or(json!({"code": -32601, "message": "no such method"}))
+            }
         };
         if !id.is_null() {
             self.say(&match answer {
@@ -150,6 +180,33 @@ impl Server {
                 Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
             });
         }
+    }
+
+    fn capabilities(&self) -> Value {
+        if self.flags.rest {
+            return json!({"tools": {}, "resources": {"subscribe": true}, "prompts": {}, "logging": {}});
+        }
+        json!({"tools": {"listChanged": true}})
+    }
+
+    /// What is answered beside tools.
+    fn rest(&self, method: &str, params: &Value) -> Option<Value> {
+        let added = self.added.load(Ordering::SeqCst);
+        Some(match method {
+            "resources/list" => json!({"resources": [{"uri": "mem://a", "name": "a"}]}),
+            "resources/templates/list" => json!({"resourceTemplates": []}),
+            "prompts/list" => {
+                let prompts = (0..=added).map(|number| json!({"name": format!("p{number}")}));
+                json!({"prompts": prompts.collect::<Vec<Value>>()})
+            }
+            "prompts/get" => json!({"messages": [], "for": params["name"], "x": 1.0}),
+            "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel" => {
+                let what = params.get("uri").or(params.get("level")).unwrap();
+                self.note(method.rsplit('/').next().unwrap(), what.as_str().unwrap());
+                json!({})
+            }
+            _ => return None,
+        })
     }
 
     fn list(&self, params: &Value) -> Value {
@@ -220,6 +277,14 @@ impl Server {
                 }
                 text("grown".to_owned())
             }
+            "tell" => {
+                if arguments["adds"] == true {
+                    self.added.fetch_add(1, Ordering::SeqCst);
+                }
+                let (method, params) = (&arguments["method"], &arguments["params"]);
+                self.say(&json!({"method": method, "params": params}));
+                text("told".to_owned())
+            }
             "ask" => {
                 let (sender, answers) = mpsc::channel();
                 *self.asked.lock().unwrap() = Some(sender);
@@ -229,6 +294,18 @@ impl Server {
                 let answers = [answers.recv_timeout(limit), answers.recv_timeout(limit)];
                 text(format!("{} {}", answers[0].clone().unwrap(), answers[1].clone().unwrap()))
             }
+            "elicit" => {
+                std::thread::sleep(pause);
+                self.elicit(id, arguments)
+            }
+            "talk" => {
+                let params = json!({"level": "info", "data": arguments["marker"]});
+                self.say(&json!({"method": "notifications/message", "params": params}));
+                std::thread::sleep(pause);
+                text("talked".to_owned())
+            }
+            "odd" => arguments["result"].clone(),
+            "rounds" => self.rounds(params),
             "flood" => {
                 let answer = json!({"id": id, "result": text("x".repeat(65 << 20))});
                 self.say(&answer);
@@ -243,5 +320,82 @@ impl Server {
             }
             _ => return Some(Err(json!({"code": -32602, "message": "no such tool"}))),
         }))
+    }
+
+    /// Asks the user `count` times at once, and answers with what it is told. By `mode`: asks
+    /// `twice` under each id, takes its questions `back`, or asks `late`, when it has answered.
+    fn elicit(&self, call: &Value, arguments: &Value) -> Value {
+        let mode = arguments["mode"].as_str().unwrap_or_default();
+        let count = arguments["count"].as_u64().unwrap_or(1);
+        let ids: Vec<Value> = match arguments["ids"].as_array() {
+            Some(ids) => ids.clone(),
+            None => (0..count).map(|number| json!(format!("{call}-{number}"))).collect(),
+        };
+        if mode == "late" {
+            self.say(&json!({"id": call, "result": {"content": []}}));
+        }
+        let (sender, answers) = mpsc::channel();
+        for id in &ids {
+            self.askers.lock().unwrap().insert(id.to_string(), sender.clone());
+            let mut params = json!({"message": arguments["marker"], "id": id});
+            if let Some(token) = arguments.get("token") {
+                params["_meta"] = json!({"progressToken": token, "x": 1});
+            }
+            let method = "elicitation/create";
+            let question = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+            self.say(&question);
+            if mode == "twice" {
+                self.say(&question);
+            }
+        }
+        if mode == "back" {
+            std::thread::sleep(Duration::from_millis(300));
+            for id in &ids {
+                let params = json!({"requestId": id});
+                self.say(&json!({"method": "notifications/cancelled", "params": params}));
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            return json!({"content": [], "structuredContent": {"answers": []}});
+        }
+        let limit = Duration::from_secs(20);
+        let told: Vec<Value> =
+            ids.iter().map(|_| answers.recv_timeout(limit).unwrap_or_default()).collect();
+        json!({"content": [], "structuredContent": {"answers": told}})
+    }
+
+    /// Asks in rounds, as is done without sessions, by `mode`.
+    fn rounds(&self, params: &Value) -> Value {
+        self.note("rounds", params);
+        let asks = |requests: Value, state: Value| {
+            let mut result = json!({"resultType": "input_required"});
+            for (key, value) in [("inputRequests", requests), ("requestState", state)] {
+                if !value.is_null() {
+                    result[key] = value;
+                }
+            }
+            result
+        };
+        let question =
+            |method: &str, message: &str| json!({"method": method, "params": {"message": message}});
+        let elicit = |message| question("elicitation/create", message);
+        let is_asked = !params["inputResponses"].is_null();
+        match (params["arguments"]["mode"].as_str().unwrap(), params["requestState"].as_str()) {
+            ("two", None) => asks(json!({"a": elicit("1"), "b": elicit("2")}), json!("first")),
+            ("two", Some("first")) => asks(json!({"c": elicit("3")}), json!("second")),
+            ("stateless", None) if !is_asked => asks(json!({"a": elicit("1")}), json!(null)),
+            ("endless", _) => asks(json!({"a": elicit("again")}), json!("more")),
+            ("many", _) => {
+                let many: serde_json::Map<_, _> =
+                    (0..17).map(|number| (number.to_string(), elicit("x"))).collect();
+                asks(many.into(), json!(null))
+            }
+            ("sampling", None) => {
+                asks(json!({"a": question("sampling/createMessage", "1")}), json!("s"))
+            }
+            ("later", None) => asks(json!(null), json!("wait")),
+            ("die", None) => asks(json!({"a": elicit("1")}), json!("die")),
+            ("die", _) => exit(9),
+            _ => json!({"content": [], "structuredContent": params, "resultType": "complete"}),
+        }
     }
 }

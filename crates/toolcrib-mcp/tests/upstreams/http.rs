@@ -142,6 +142,22 @@ async fn news_come_on_a_stream_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn news_that_are_denied_once_are_asked_for_again() {
+    let asked = AtomicUsize::new(0);
+    let web = Web::serve(move |seen| match &*seen.verb {
+        "GET" => match asked.fetch_add(1, Ordering::SeqCst) {
+            0 => Reply::empty(429),
+            _ => Reply::stream([": hello\n\n".to_owned()], false),
+        },
+        _ => usual(seen),
+    })
+    .await;
+    let upstream = Upstream::new(web.config());
+    names(&upstream).await;
+    until("it listens", || web.count("GET") == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_newer_era_has_headers_of_its_own() {
     let web = Web::serve(|seen| match seen.method() {
         "initialize" => {

@@ -1,12 +1,19 @@
 //! Servers as they come: real child processes and real HTTP, well and badly behaved.
 #![allow(clippy::unwrap_used)]
 
+mod asks;
+mod asks_over_http;
+mod breaker;
 mod calls;
 mod crashes;
 mod ending;
 mod fixture;
+mod headers;
 mod http;
+mod lanes;
 mod lists;
+mod rest;
+mod rounds;
 mod secrets;
 mod starting;
 mod support;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::UnboundedReceiver;
 use toolcrib_mcp::ServerConfig;
 
 pub(crate) struct Web {
@@ -55,6 +56,10 @@ pub(crate) struct Reply {
 
 enum Body {
     Whole(String),
+    /// Events as they come, until there are no more.
+    Live(UnboundedReceiver<Value>),
+    /// Nothing, not even a status.
+    Never,
     /// Pieces, each after a pause, and whether the stream ends then.
     Stream(Vec<(Duration, String)>, bool),
 }
@@ -69,6 +74,10 @@ impl Reply {
         Self { status, headers: Vec::new(), body: Body::Whole(String::new()) }
     }
 
+    pub(crate) fn never() -> Self {
+        Self { body: Body::Never, ..Self::empty(200) }
+    }
+
     /// Events, and then the end of the stream.
     pub(crate) fn events(events: impl IntoIterator<Item = Value>) -> Self {
         Self::stream(events.into_iter().map(|event| format!("data: {event}\n\n")), true)
@@ -78,6 +87,11 @@ impl Reply {
         let kind = ("content-type".to_owned(), "text/event-stream".to_owned());
         let pieces = pieces.into_iter().map(|piece| (Duration::from_millis(5), piece)).collect();
         Self { status: 200, headers: vec![kind], body: Body::Stream(pieces, ends) }
+    }
+
+    /// Events that are still to come, until the sender is dropped.
+    pub(crate) fn live(events: UnboundedReceiver<Value>) -> Self {
+        Self { body: Body::Live(events), ..Self::stream([], true) }
     }
 
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
@@ -173,6 +187,17 @@ async fn talk(
             Body::Whole(text) => {
                 head += &format!("content-length: {}\r\n\r\n{text}", text.len());
                 stream.write_all(head.as_bytes()).await.ok()?;
+            }
+            Body::Never => std::future::pending().await,
+            Body::Live(mut events) => {
+                head += "transfer-encoding: chunked\r\n\r\n";
+                stream.write_all(head.as_bytes()).await.ok()?;
+                while let Some(event) = events.recv().await {
+                    let event = format!("data: {event}\n\n");
+                    let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+                    stream.write_all(chunk.as_bytes()).await.ok()?;
+                }
+                stream.write_all(b"0\r\n\r\n").await.ok()?;
             }
             Body::Stream(pieces, ends) => {
                 head += "transfer-encoding: chunked\r\n\r\n";
