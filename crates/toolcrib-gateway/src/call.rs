@@ -3,30 +3,36 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use memchr::memmem;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use toolcrib_core::{Call, Tool};
-use toolcrib_runtime::{CallError, Caller, Conversation, Outcome, Ready, Resolved, ToolResult};
-use toolcrib_wire::{Era, Fields, RpcError, code, notification};
+use toolcrib_core::{Call, Effects, Tool};
+use toolcrib_runtime::{
+    CallError, Caller, Conversation, Outcome, Ready, Resolved, ToolResult, Verdict,
+};
+use toolcrib_wire::{Era, Fields, RpcError, code, notification, repeats_a_key, result_in_era};
 use tracing::Instrument;
 
+use crate::approval::unrecorded;
+use crate::behalf::{Behalf, is_callers};
 use crate::client::Client;
+use crate::limits::Place;
 use crate::metrics::Ending;
 use crate::outbox::Outbox;
-use crate::relay::{Relay, severity};
 use crate::request::{Params, Request};
-use crate::{Endpoint, Gateway};
+use crate::seat::Seat;
+use crate::{Endpoint, Gateway, trace};
 
 /// A call that has been read.
 pub(crate) struct ToolCall {
-    client: Arc<Client>,
-    era: Era,
+    behalf: Behalf,
     name: String,
     arguments: Value,
-    meta: Option<Box<RawValue>>,
-    token: Option<Box<RawValue>>,
-    logs: Option<usize>,
+    /// The arguments as they came, if there are any.
+    written: Option<Arc<RawValue>>,
+    /// Parameters that nobody here reads.
+    rest: Option<Box<RawValue>>,
 }
 
 impl ToolCall {
@@ -39,87 +45,139 @@ impl ToolCall {
                 RpcError::invalid_params(format!("`arguments` can't be read: {error}"))
             })?,
         };
-        let logs = match request.era {
-            Era::Sessions => Some(client.logs()),
-            Era::Stateless => request.meta.log_level().and_then(|level| severity(&level)),
-        };
+        let written = request.params.arguments.filter(|_| match client.endpoint {
+            Endpoint::Full | Endpoint::Server(_) => true,
+            Endpoint::Meta | Endpoint::Inject => false,
+        });
+        // Of a key that is there twice the server may read the other value: neither what is
+        // recorded nor what a person agreed to.
+        let written = written
+            .filter(|arguments| arguments.get() != "null" && !repeats_a_key(arguments.get()));
         Ok(Self {
-            client: client.clone(),
-            era: request.era,
+            behalf: Behalf::read(client, request)?,
             name: name.into_owned(),
             arguments,
-            meta: request.meta.to_pass_on(),
-            token: request.meta.progress_token(),
-            logs,
+            written: written.map(|arguments| arguments.to_owned().into()),
+            rest: rest(request),
         })
     }
 
-    /// Whom the call is for: whoever reads the outbox.
-    fn caller(&mut self, outbox: &Arc<Outbox>) -> Caller {
-        let (token, logs) = (self.token.take(), self.logs);
-        let caller = if token.is_some() || logs.is_some() {
-            Caller::new(Relay { outbox: outbox.clone(), token, logs })
-        } else {
-            Caller::default()
-        };
-        match self.meta.take() {
-            Some(meta) => caller.with_meta(meta),
-            None => caller,
-        }
+    pub(crate) fn behalf(&self) -> &Behalf {
+        &self.behalf
     }
+}
+
+/// What a call's parameters have that nobody here reads.
+fn rest(request: &Request<'_>) -> Option<Box<RawValue>> {
+    /// What nearly all calls have, and no more: nothing is kept of them here.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Plain {
+        #[serde(default, rename = "name")]
+        _name: IgnoredAny,
+        #[serde(default, rename = "arguments")]
+        _arguments: IgnoredAny,
+        #[serde(default, rename = "_meta")]
+        _meta: IgnoredAny,
+    }
+    let whole = request.params.whole?;
+    if serde_json::from_str::<Plain>(whole.get()).is_ok() {
+        return None;
+    }
+    let is_read = |name: &str| matches!(name, "name" | "arguments") || is_callers(request, name);
+    let mut rest = Fields::parse(whole.get())?;
+    rest.retain(|name| !is_read(name));
+    (!rest.is_empty()).then(|| rest.to_raw())
+}
+
+/// A call on its way to its tool.
+struct OnItsWay {
+    client: Arc<Client>,
+    era: Era,
+    name: String,
+    arguments: Value,
+    written: Option<Arc<RawValue>>,
+    caller: Caller,
 }
 
 impl Gateway {
     /// Makes a call: its result as JSON. What is heard meanwhile goes into the outbox.
     pub(crate) async fn call(
         &self,
-        mut call: ToolCall,
+        call: ToolCall,
+        place: Option<Place>,
         outbox: &Arc<Outbox>,
     ) -> Result<String, RpcError> {
+        let ToolCall { behalf, name, arguments, written, rest } = call;
+        let (client, era) = (behalf.client().clone(), behalf.era());
+        let (gateway, told) = (self.clone(), outbox.clone());
+        let work = |caller: Caller| {
+            let caller = match rest {
+                Some(rest) => caller.with_rest(rest),
+                None => caller,
+            };
+            let call = OnItsWay { client, era, name, arguments, written, caller };
+            async move { gateway.carry_out(call, &told).await }
+        };
+        self.attend(behalf, place, outbox, work).await
+    }
+
+    async fn carry_out(&self, call: OnItsWay, outbox: &Arc<Outbox>) -> Result<String, RpcError> {
         let era = call.era;
-        let client = call.client.clone();
-        let result = match &client.endpoint {
-            Endpoint::Full | Endpoint::Server(_) => self.pass_on(&mut call, outbox).await?,
-            Endpoint::Meta | Endpoint::Inject => self.dispatch(&mut call, outbox).await?,
+        let result = match call.client.endpoint {
+            Endpoint::Full | Endpoint::Server(_) => self.pass_on(call).await?,
+            Endpoint::Meta | Endpoint::Inject => self.dispatch(call, outbox).await?,
         };
         match result.refusal() {
             Some(error) => Err(error.clone()),
-            None => in_era(result.json().get(), era),
+            None => {
+                let json = result_in_era("tools/call", result.json().get(), era)?;
+                Ok(json.into_owned())
+            }
         }
     }
 
     /// Passes a call on as it stands.
-    async fn pass_on(
-        &self,
-        call: &mut ToolCall,
-        outbox: &Arc<Outbox>,
-    ) -> Result<ToolResult, RpcError> {
-        let Some(tool) = self.find(&call.client.endpoint, &call.name).await else {
+    async fn pass_on(&self, call: OnItsWay) -> Result<ToolResult, RpcError> {
+        let Some(tool) = self.find(&call.client, &call.name).await else {
+            self.note_unknown(&call.client, &call.caller, &call.name);
             let name: String = call.name.chars().take(200).collect();
             return Err(RpcError::invalid_params(format!("Unknown tool: {name}")));
         };
-        let ready = Ready::new(tool, std::mem::take(&mut call.arguments));
-        let outcome = self.run(self.straight(), ready, call.caller(outbox)).await?;
-        Ok(outcome.result)
+        let mut ready = Ready::new(tool, call.arguments);
+        if let Some(written) = call.written {
+            ready = ready.verbatim(written);
+        }
+        let name = ready.tool().name().clone();
+        let outcome =
+            self.run(&call.client, self.straight(&call.client.seat), ready, call.caller).await?;
+        Ok(self.of_call(&call.client, &name, outcome.result))
     }
 
     /// The tool that is called this at an endpoint.
-    pub(crate) fn tool_at(&self, endpoint: &Endpoint, name: &str) -> Option<Arc<Tool>> {
+    pub(crate) fn tool_at(
+        &self,
+        seat: &Seat,
+        endpoint: &Endpoint,
+        name: &str,
+    ) -> Option<Arc<Tool>> {
+        let view = self.view(seat);
         match endpoint {
-            Endpoint::Server(server) => self.view().tool_in(&self.group_of(server)?, name).cloned(),
-            _ => self.view().tool(name).cloned(),
+            Endpoint::Server(server) => view.tool_in(&self.group_of(seat, server)?, name).cloned(),
+            _ => view.tool(name).cloned(),
         }
     }
 
     /// The same, perhaps in a while.
-    async fn find(&self, endpoint: &Endpoint, name: &str) -> Option<Arc<Tool>> {
-        if let Some(tool) = self.tool_at(endpoint, name) {
+    async fn find(&self, client: &Client, name: &str) -> Option<Arc<Tool>> {
+        let look = || self.tool_at(&client.seat, &client.endpoint, name);
+        if let Some(tool) = look() {
             return Some(tool);
         }
-        let mut patience = self.patience();
+        let mut patience = self.patience(&client.seat);
         loop {
             patience.look();
-            let found = self.tool_at(endpoint, name);
+            let found = look();
             if found.is_some() || !patience.again().await {
                 return found;
             }
@@ -127,24 +185,32 @@ impl Gateway {
     }
 
     /// Lets the engine understand the call first.
-    async fn dispatch(
-        &self,
-        call: &mut ToolCall,
-        outbox: &Arc<Outbox>,
-    ) -> Result<ToolResult, RpcError> {
-        let client = call.client.clone();
+    async fn dispatch(&self, call: OnItsWay, outbox: &Outbox) -> Result<ToolResult, RpcError> {
+        let client = call.client;
         let conversation = match call.era {
             Era::Sessions => client.conversation(self),
-            Era::Stateless => self.converse_on(client.trail.clone(), &client.endpoint),
+            Era::Stateless => {
+                self.converse_on(client.trail.clone(), &client.seat, &client.endpoint)
+            }
         };
         if call.name.starts_with("tool_search") {
             self.metrics().searched();
         }
-        let asked = Call::new(std::mem::take(&mut call.name), std::mem::take(&mut call.arguments));
-        let resolved = self.resolve(&conversation, asked).await;
+        let asked = Call::new(call.name, call.arguments);
+        let resolved = self.resolve(&client.seat, &conversation, asked).await;
         let outcome = match resolved {
-            Resolved::Done(outcome) => outcome,
-            Resolved::Ready(ready) => self.run(&conversation, ready, call.caller(outbox)).await?,
+            Resolved::Done(outcome) => {
+                if let Some(auditor) = self.auditor(&client, &call.caller) {
+                    auditor.hidden(&outcome.effects);
+                }
+                outcome
+            }
+            Resolved::Ready(ready) => {
+                let name = ready.tool().name().clone();
+                let outcome = self.run(&client, &conversation, ready, call.caller).await?;
+                let result = self.of_call(&client, &name, outcome.result);
+                Outcome { result, ..outcome }
+            }
         };
         if client.endpoint == Endpoint::Inject && !outcome.effects.loaded.is_empty() {
             outbox.send(&list_changed());
@@ -154,11 +220,11 @@ impl Gateway {
 
     /// Understands a call. If what it asks for is not known while servers are still starting, one
     /// of them may have it: it waits a little for them.
-    async fn resolve(&self, conversation: &Conversation, call: Call) -> Resolved {
-        if !self.is_starting() {
+    async fn resolve(&self, seat: &Arc<Seat>, conversation: &Conversation, call: Call) -> Resolved {
+        if !self.is_starting(seat) {
             return conversation.resolve(call).await;
         }
-        let mut patience = self.patience();
+        let mut patience = self.patience(seat);
         loop {
             patience.look();
             let resolved = conversation.resolve(call.clone()).await;
@@ -169,30 +235,70 @@ impl Gateway {
         }
     }
 
-    /// Runs a call, counted and traced under the tool's real name.
+    /// Runs a call if it may, counted, traced and recorded under the tool's real name.
     async fn run(
         &self,
+        client: &Client,
         conversation: &Conversation,
         ready: Ready,
         caller: Caller,
     ) -> Result<Outcome, RpcError> {
-        let begun = Instant::now();
         let name = ready.tool().name().clone();
+        let auditor = self.auditor(client, &caller);
+        let refused = |reason: String| Outcome {
+            tool: Some(name.clone()),
+            result: ToolResult::error(reason),
+            effects: Effects::default(),
+        };
+        let verdict = match self.decide(client, &ready, &caller).await {
+            Ok(verdict) => verdict,
+            Err(reason) => {
+                if let Some(auditor) = auditor {
+                    auditor.refused(&name, Verdict::AskedNo, Some(ready.arguments()));
+                }
+                return Ok(refused(reason));
+            }
+        };
+        let recorded = match auditor {
+            Some(auditor) => match auditor.begin(&name, verdict, ready.arguments()).await {
+                Ok(recorded) => Some(recorded),
+                Err(reason) => return Ok(refused(unrecorded(&name, &reason))),
+            },
+            None => None,
+        };
+        let begun = Instant::now();
         let mut ending = Ending::new(self.metrics(), &name, begun);
+        let (traced, caller) = match &self.options().tracer {
+            Some(tracer) => {
+                let (traced, caller) = trace::begin(&**tracer, &name, caller);
+                (Some(traced), caller)
+            }
+            None => (None, caller),
+        };
         let span = tracing::debug_span!("call", tool = %name);
         let outcome = conversation.run(ready.on_behalf_of(caller)).instrument(span).await;
         match outcome {
             Ok(outcome) => {
-                ending.ends_with(match &outcome.result {
+                let how = match &outcome.result {
                     result if result.refusal().is_some() => "refused",
                     result if result.is_error() => "error",
                     _ => "ok",
-                });
+                };
+                ending.ends_with(how);
+                if let Some(recorded) = recorded {
+                    recorded.ended(how != "ok");
+                }
+                if let Some(traced) = traced {
+                    traced.end(how);
+                }
                 tracing::debug!(tool = %name, took = ?begun.elapsed(), "called");
                 Ok(outcome)
             }
             Err(CallError::Tell(reason) | CallError::Stop(reason)) => {
                 ending.ends_with("failed");
+                if let Some(traced) = traced {
+                    traced.end("failed");
+                }
                 tracing::warn!(tool = %name, reason, "call failed");
                 Err(RpcError::new(code::INTERNAL_ERROR, reason))
             }
@@ -200,70 +306,7 @@ impl Gateway {
     }
 }
 
-/// The member that says what kind of a result it is.
-const KIND: &str = "resultType";
-
 /// Tells a client of the session era to list again.
 pub(crate) fn list_changed() -> String {
     notification("notifications/tools/list_changed", toolcrib_wire::NO_PARAMS)
-}
-
-/// A result as the era wants it: whether it is complete is said in one, and unknown in the other.
-fn in_era(json: &str, era: Era) -> Result<String, RpcError> {
-    let says = memmem::find(json.as_bytes(), KIND.as_bytes()).is_some();
-    let kind = || Fields::parse(json).and_then(|fields| fields.read::<String>(KIND));
-    match (era, if says { kind() } else { None }.as_deref()) {
-        (Era::Sessions, None) => Ok(json.to_owned()),
-        (Era::Sessions, Some("complete")) => Ok(without_kind(json)),
-        (Era::Sessions, Some(other)) => {
-            let text = format!(
-                "The tool's server answered with something other than a result (`{other}`), which \
-                 clients with sessions can't be given"
-            );
-            Err(RpcError::new(code::INTERNAL_ERROR, text))
-        }
-        (Era::Stateless, Some(_)) => Ok(json.to_owned()),
-        (Era::Stateless, None) => Ok(with_kind(json)),
-    }
-}
-
-fn without_kind(json: &str) -> String {
-    let Some(mut fields) = Fields::parse(json) else { return json.to_owned() };
-    fields.remove(KIND);
-    fields.to_raw().get().to_owned()
-}
-
-/// Puts a member at the front, so that the rest is copied and not read.
-fn with_kind(json: &str) -> String {
-    let Some(rest) = json.trim_start().strip_prefix('{') else { return json.to_owned() };
-    let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
-    format!(r#"{{"resultType":"complete"{comma}{rest}"#)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_result_says_that_it_is_complete_where_that_is_said() {
-        let (old, new) = (Era::Sessions, Era::Stateless);
-        for (json, era, expected) in [
-            (r#"{"content":[]}"#, new, r#"{"resultType":"complete","content":[]}"#),
-            (r#" { } "#, new, r#"{"resultType":"complete" } "#),
-            (r#"{"resultType":"task","x":1.0}"#, new, r#"{"resultType":"task","x":1.0}"#),
-            (
-                r#"{"content":["resultType"]}"#,
-                new,
-                r#"{"resultType":"complete","content":["resultType"]}"#,
-            ),
-            ("null", new, "null"),
-            (r#"{ "content":[] }"#, old, r#"{ "content":[] }"#),
-            (r#"{"resultType":"complete","x":1.0}"#, old, r#"{"x":1.0}"#),
-            (r#"{"content":["resultType"]}"#, old, r#"{"content":["resultType"]}"#),
-            ("7", old, "7"),
-        ] {
-            assert_eq!(in_era(json, era).as_deref(), Ok(expected));
-        }
-        assert!(in_era(r#"{"resultType":"input_required"}"#, old).is_err());
-    }
 }

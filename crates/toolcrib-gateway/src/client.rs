@@ -3,16 +3,21 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use futures::FutureExt;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use toolcrib_core::Fingerprint;
-use toolcrib_runtime::{Conversation, Trail};
+use toolcrib_runtime::{Conversation, Party, Trail};
 use toolcrib_wire::{Id, RpcError, code};
 
+use crate::approval::Granted;
+use crate::asks::Asks;
+use crate::follows::Follows;
 use crate::methods::respond;
+use crate::outbox::Outbox;
+use crate::seat::Seat;
 use crate::watch::Told;
 use crate::{Endpoint, Gateway};
 
@@ -24,9 +29,12 @@ const MOST_WAITING: u32 = 10_000;
 
 /// A connection over stdio, or a session over HTTP.
 pub(crate) struct Client {
+    pub(crate) seat: Arc<Seat>,
     pub(crate) endpoint: Endpoint,
-    /// The list of tools it knows.
+    /// The lists it knows.
     pub(crate) told: Told,
+    /// The resources it follows.
+    pub(crate) follows: Follows,
     /// As many permits as requests may run.
     turns: Semaphore,
     /// As many permits as requests may run or wait; all of them free when none does.
@@ -36,8 +44,28 @@ pub(crate) struct Client {
     /// What it searched for lately, where its requests are conversations of their own.
     pub(crate) trail: Trail,
     running: Mutex<Running>,
-    /// The mildest log messages it wants.
+    /// The mildest log messages it wants, or `ALL_LOGS`.
     logs: AtomicUsize,
+    /// Who it is, once it has introduced itself for good.
+    present: OnceLock<Present>,
+    /// What a person let it call from then on.
+    pub(crate) granted: Granted,
+    /// What it has been asked.
+    pub(crate) asks: Asks,
+    /// Where notices go that belong to no request, while it listens.
+    notices: Mutex<Weak<Outbox>>,
+}
+
+/// Stands for a client that has not said which log messages it wants.
+const ALL_LOGS: usize = usize::MAX;
+
+/// A client that is there: others see it end when this is dropped.
+struct Present(Arc<Party>);
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 #[derive(Default)]
@@ -55,32 +83,33 @@ struct Ledger {
 }
 
 impl Client {
-    pub(crate) fn new(endpoint: Endpoint, requests_in_flight: usize) -> Self {
+    pub(crate) fn new(seat: Arc<Seat>, endpoint: Endpoint, requests_in_flight: usize) -> Self {
         let turns = u32::try_from(requests_in_flight).map_or(MOST_TURNS, |it| it.min(MOST_TURNS));
         let turns = turns.max(1);
         let all_places = turns + MOST_WAITING;
         Self {
             endpoint,
             told: Told::default(),
+            follows: Follows::default(),
             turns: Semaphore::new(turns as usize),
             places: Arc::new(Semaphore::new(all_places as usize)),
             all_places,
             ledger: OnceLock::new(),
-            trail: Trail::default(),
+            trail: seat.trail(),
+            seat,
             running: Mutex::default(),
-            logs: AtomicUsize::new(0),
+            logs: AtomicUsize::new(ALL_LOGS),
+            present: OnceLock::new(),
+            granted: Granted::default(),
+            asks: Asks::default(),
+            notices: Mutex::default(),
         }
-    }
-
-    /// The same client, whose earlier requests are known.
-    pub(crate) fn on(self, trail: Trail) -> Self {
-        Self { trail, ..self }
     }
 
     /// The client's own conversation, with what has changed since it was last used adopted.
     pub(crate) fn conversation(&self, gateway: &Gateway) -> Conversation {
         let ledger = self.ledger.get_or_init(|| {
-            let conversation = gateway.converse(&self.endpoint);
+            let conversation = gateway.converse(&self.seat, &self.endpoint);
             Ledger { conversation, adopted: Mutex::default() }
         });
         let now = ledger.conversation.view().fingerprint();
@@ -95,8 +124,46 @@ impl Client {
         ledger.conversation.clone()
     }
 
-    pub(crate) fn logs(&self) -> usize {
-        self.logs.load(Ordering::Relaxed)
+    /// Whose it is.
+    pub(crate) fn principal(&self) -> u64 {
+        self.seat.principal
+    }
+
+    /// Notes who it is. That can be said once.
+    pub(crate) fn introduce(&self, party: Party) -> Result<(), RpcError> {
+        let again = "The client has introduced itself already: `initialize` comes once";
+        let present = Present(Arc::new(party));
+        self.present.set(present).map_err(|_| RpcError::new(code::INVALID_REQUEST, again))
+    }
+
+    /// Who it is, if it has a session.
+    pub(crate) fn party(&self) -> Option<&Arc<Party>> {
+        self.present.get().map(|present| &present.0)
+    }
+
+    /// Sends notices to this stream from now on. The one before ends: a client that opens another
+    /// has lost it.
+    pub(crate) fn open_notices(&self, outbox: &Arc<Outbox>) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *notices, Arc::downgrade(outbox));
+        drop(notices);
+        if let Some(before) = before.upgrade() {
+            before.close();
+        }
+        // Whoever ends the client now finds the stream; whoever did before has not.
+        if self.has_ended() {
+            outbox.close();
+        }
+    }
+
+    /// Where notices go, while the client listens.
+    pub(crate) fn notices(&self) -> Option<Arc<Outbox>> {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// The mildest log messages it wants, if it has said so.
+    pub(crate) fn logs(&self) -> Option<usize> {
+        Some(self.logs.load(Ordering::Relaxed)).filter(|logs| *logs != ALL_LOGS)
     }
 
     pub(crate) fn set_logs(&self, mildest: usize) {
@@ -106,6 +173,21 @@ impl Client {
     /// Runs work on a request, in its turn, and hands over the response; none if the request is
     /// cancelled.
     pub(crate) fn start(
+        self: &Arc<Self>,
+        id: Id,
+        work: impl Future<Output = Result<String, RpcError>> + Send + 'static,
+        answer: impl FnOnce(String) + Send + 'static,
+    ) -> Result<(), RpcError> {
+        let client = self.clone();
+        let in_turn = async move {
+            let _turn = client.turns.acquire().await;
+            work.await
+        };
+        self.start_aside(id, in_turn, answer)
+    }
+
+    /// The same for what only waits, and would hold a turn for good.
+    pub(crate) fn start_aside(
         self: &Arc<Self>,
         id: Id,
         work: impl Future<Output = Result<String, RpcError>> + Send + 'static,
@@ -124,11 +206,9 @@ impl Client {
         }
         let (client, of) = (self.clone(), id.clone());
         let task = async move {
-            let turn = client.turns.acquire().await;
             let result = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
                 Err(RpcError::new(code::INTERNAL_ERROR, "The gateway broke over this request"))
             });
-            drop(turn);
             if client.finish(&of) {
                 answer(respond(&of, result));
             }
@@ -154,12 +234,21 @@ impl Client {
         }
     }
 
-    /// Ends every request, and begins no more.
+    /// Ends every request and every question, and begins no more.
     pub(crate) fn end(&self) {
-        let mut running = self.lock();
-        running.ended = true;
-        for (_, work) in running.works.drain() {
-            work.abort();
+        {
+            let mut running = self.lock();
+            running.ended = true;
+            for (_, work) in running.works.drain() {
+                work.abort();
+            }
+        }
+        self.asks.end();
+        if let Some(party) = self.party() {
+            party.end();
+        }
+        if let Some(notices) = self.notices() {
+            notices.close();
         }
     }
 
@@ -182,9 +271,11 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
     use tokio::sync::oneshot;
+    use toolcrib_core::Policy;
 
     fn client(requests_in_flight: usize) -> Arc<Client> {
-        Arc::new(Client::new(Endpoint::Meta, requests_in_flight))
+        let seat = Arc::new(Seat::open(Policy::default(), Default::default()));
+        Arc::new(Client::new(seat, Endpoint::Meta, requests_in_flight))
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

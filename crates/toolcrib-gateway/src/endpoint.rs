@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A way to look at the tools. Each has an address of its own, so that what a client lists never
-/// depends on who it is.
+/// depends on which program it is; only on what it may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// `/mcp`: verbs to find, load and call tools with.

@@ -1,7 +1,7 @@
 //! The gateway itself: a handle around what every client shares.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use toolcrib_core::{
     Availability, Catalog, Group, GroupId, Mode, Session, Settings, StrategyChoice, View,
@@ -10,8 +10,13 @@ use toolcrib_runtime::{Conversation, Crib, CribError, Trail};
 
 use crate::Endpoint;
 use crate::metrics::Metrics;
+use crate::offers::Tables;
 use crate::options::Options;
+use crate::parking::Parking;
+use crate::seat::Seat;
+use crate::tasks::Tasks;
 use crate::tools::Lists;
+use crate::watch::Hub;
 
 /// The most bytes `instructions` may have: clients cut them at two thousand or so.
 pub(crate) const MOST_INSTRUCTIONS: usize = 1_800;
@@ -27,11 +32,24 @@ struct Shared {
     crib: Crib,
     meta: Crib,
     inject: Crib,
-    /// Runs calls that are passed on as they stand. It has no ledger to speak of.
-    straight: Conversation,
+    /// Where a caller sits whom nobody asks who they are.
+    seat: Arc<Seat>,
     options: Options,
     lists: Lists,
+    tables: Tables,
+    hub: Hub,
     metrics: Metrics,
+    parking: Arc<Parking>,
+    tasks: Tasks,
+}
+
+/// A gateway that others may let go of.
+pub(crate) struct WeakGateway(Weak<Shared>);
+
+impl WeakGateway {
+    pub(crate) fn upgrade(&self) -> Option<Gateway> {
+        self.0.upgrade().map(Gateway)
+    }
 }
 
 /// Why a gateway can't be made or can't go on.
@@ -51,12 +69,20 @@ pub enum GatewayError {
     },
     /// Others could reach the gateway, and nothing would keep them out.
     #[error(
-        "{address} can be reached from other machines, and no token is configured: set a token's \
-         hash, or listen on a loopback address such as 127.0.0.1"
+        "{address} can be reached from other machines, and callers need no token: set a token's hash \
+         or where tokens come from, or listen on a loopback address such as 127.0.0.1"
     )]
     Unguarded {
         /// The address.
         address: SocketAddr,
+    },
+    /// Tokens could not be checked.
+    #[error("tokens can't be checked: `{field}`: {reason}")]
+    OAuth {
+        /// The field of [`OAuth`](crate::OAuth) that is wrong.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
     },
     /// Reading or writing failed.
     #[error("{what}: {source}")]
@@ -86,21 +112,37 @@ impl Gateway {
         };
         let meta = under(StrategyChoice::Dispatch)?;
         let inject = under(StrategyChoice::Inject)?;
-        let straight = crib.converse(Session::new(), options.policy.clone());
-        let (lists, metrics) = (Lists::default(), Metrics::new());
-        Ok(Self(Arc::new(Shared { crib, meta, inject, straight, options, lists, metrics })))
+        let seat = Arc::new(Seat::open(options.policy.clone(), options.limits));
+        Ok(Self(Arc::new(Shared {
+            crib,
+            meta,
+            inject,
+            seat,
+            options,
+            lists: Lists::default(),
+            tables: Tables::default(),
+            hub: Hub::default(),
+            metrics: Metrics::new(),
+            parking: Arc::default(),
+            tasks: Tasks::default(),
+        })))
     }
 
     /// The gateway in numbers, as Prometheus reads them.
     pub fn metrics_text(&self) -> String {
-        self.0.metrics.text(&self.catalog())
+        let catalog = self.catalog();
+        self.0.metrics.text(&self.view(self.seat()), |id| self.may_know(self.seat(), &catalog, id))
     }
 
     /// The servers that are still starting, of those a client may know of.
     pub fn starting(&self) -> Vec<String> {
+        self.starting_for(self.seat())
+    }
+
+    pub(crate) fn starting_for(&self, seat: &Seat) -> Vec<String> {
         let catalog = self.catalog();
         let starting = catalog.unready().filter(|(_, state)| **state == Availability::Starting);
-        let starting = starting.filter(|(id, _)| self.may_know(&catalog, id));
+        let starting = starting.filter(|(id, _)| self.may_know(seat, &catalog, id));
         starting.map(|(id, _)| server_name(id).to_owned()).collect()
     }
 
@@ -116,20 +158,46 @@ impl Gateway {
         &self.0.lists
     }
 
+    pub(crate) fn tables(&self) -> &Tables {
+        &self.0.tables
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.0.hub
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakGateway {
+        WeakGateway(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn parking(&self) -> &Arc<Parking> {
+        &self.0.parking
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.0.tasks
+    }
+
     pub(crate) fn crib(&self) -> &Crib {
         &self.0.crib
     }
 
-    pub(crate) fn straight(&self) -> &Conversation {
-        &self.0.straight
+    /// The seat of callers who are not asked who they are.
+    pub(crate) fn seat(&self) -> &Arc<Seat> {
+        &self.0.seat
+    }
+
+    pub(crate) fn straight<'a>(&self, seat: &'a Seat) -> &'a Conversation {
+        let begin = || self.0.crib.converse(Session::new(), seat.policy.clone());
+        seat.straight.get_or_init(begin)
     }
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.0.crib.catalog()
     }
 
-    pub(crate) fn view(&self) -> View {
-        self.catalog().view(&self.0.options.policy)
+    pub(crate) fn view(&self, seat: &Seat) -> View {
+        self.catalog().view(&seat.policy)
     }
 
     /// The crib whose engine answers at an endpoint.
@@ -141,56 +209,64 @@ impl Gateway {
     }
 
     /// A conversation that begins now.
-    pub(crate) fn converse(&self, endpoint: &Endpoint) -> Conversation {
-        self.converse_on(Trail::default(), endpoint)
+    pub(crate) fn converse(&self, seat: &Seat, endpoint: &Endpoint) -> Conversation {
+        self.converse_on(Trail::default(), seat, endpoint)
     }
 
     /// The same, with a caller whose earlier requests are known.
-    pub(crate) fn converse_on(&self, trail: Trail, endpoint: &Endpoint) -> Conversation {
-        let policy = self.0.options.policy.clone();
-        self.crib_of(endpoint).converse_on(trail, Session::new(), policy)
+    pub(crate) fn converse_on(
+        &self,
+        trail: Trail,
+        seat: &Seat,
+        endpoint: &Endpoint,
+    ) -> Conversation {
+        self.crib_of(endpoint).converse_on(trail, Session::new(), seat.policy.clone())
     }
 
-    /// The group of the server that people call this, if a client may know of it.
-    pub(crate) fn group_of(&self, server: &str) -> Option<GroupId> {
+    /// The group of the server that people call this, if a caller may know of it.
+    pub(crate) fn group_of(&self, seat: &Seat, server: &str) -> Option<GroupId> {
         let catalog = self.catalog();
         let is_known = |id: &GroupId| {
             catalog.groups().any(|group| group.id() == id)
                 || catalog.unready().any(|(group, _)| group == id)
         };
         let may_be = [GroupId::server(server), GroupId::from(server)];
-        may_be.into_iter().find(is_known).filter(|id| self.may_know(&catalog, id))
+        may_be.into_iter().find(is_known).filter(|id| self.may_know(seat, &catalog, id))
     }
 
-    /// Whether a client may know of a group: not of a server that is denied, nor of one of which
-    /// no tool may be seen.
-    fn may_know(&self, catalog: &Arc<Catalog>, id: &GroupId) -> bool {
-        let policy = &self.0.options.policy;
-        let has_tools = |view: View| view.tools_in(id).next().is_some();
-        policy.admits_server(server_name(id))
-            && (has_tools(catalog.view(policy)) || !has_tools(catalog.view_all()))
+    /// Whether a caller may know of a group.
+    pub(crate) fn may_know(&self, seat: &Seat, catalog: &Arc<Catalog>, id: &GroupId) -> bool {
+        let seen = catalog.view(&seat.policy);
+        let has_tools = |view: &View| view.tools_in(id).next().is_some();
+        match id.server_name() {
+            Some(server) => seen.may_know(server),
+            None => {
+                seat.policy.admits_server(id.as_str())
+                    && (has_tools(&seen) || !has_tools(&catalog.view_all()))
+            }
+        }
     }
 
-    /// Fails if an endpoint is that of a server nobody knows.
-    pub(crate) fn check(&self, endpoint: &Endpoint) -> Result<(), GatewayError> {
+    /// Fails if an endpoint is that of a server this caller knows nothing of.
+    pub(crate) fn check(&self, seat: &Seat, endpoint: &Endpoint) -> Result<(), GatewayError> {
         match endpoint {
-            Endpoint::Server(server) if self.group_of(server).is_none() => {
-                let known = self.servers().join(", ");
+            Endpoint::Server(server) if self.group_of(seat, server).is_none() => {
+                let known = self.servers(seat).join(", ");
                 Err(GatewayError::UnknownServer { server: server.clone(), known })
             }
             _ => Ok(()),
         }
     }
 
-    /// The names of the servers a client may know of, in order: those that have been listed, those
+    /// The names of the servers a caller may know of, in order: those that have been listed, those
     /// that are starting and those that don't answer.
-    pub(crate) fn servers(&self) -> Vec<String> {
+    pub(crate) fn servers(&self, seat: &Seat) -> Vec<String> {
         let catalog = self.catalog();
         let groups = catalog.groups().map(Group::id);
         let unready = catalog.unready().map(|(id, _)| id);
         let mut names: Vec<String> = groups
             .chain(unready)
-            .filter(|id| **id != GroupId::host() && self.may_know(&catalog, id))
+            .filter(|id| **id != GroupId::host() && self.may_know(seat, &catalog, id))
             .map(|id| server_name(id).to_owned())
             .collect();
         names.sort_unstable();

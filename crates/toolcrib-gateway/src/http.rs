@@ -1,6 +1,8 @@
 //! Any number of clients over streamable HTTP.
 
+mod bearer;
 mod guard;
+mod keys;
 mod params;
 mod post;
 mod serve;
@@ -17,22 +19,21 @@ use axum::http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, CONTENT_TYPE, HeaderMap,
     VARY,
 };
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{any, get};
 use tokio::sync::{Semaphore, watch};
-use toolcrib_runtime::Trail;
 use toolcrib_wire::version::SESSION_VERSIONS;
 use toolcrib_wire::version::header::{PROTOCOL_VERSION, SESSION_ID};
 use toolcrib_wire::{Era, RpcError, code, failure};
 
-use crate::call::list_changed;
 use crate::options::HttpOptions;
 use crate::outbox::{Framing, Outbox};
 use crate::request::unsupported;
+use crate::seat::Seat;
 use crate::watch::closed;
 use crate::{Endpoint, Gateway};
-use guard::{Guard, Visitor};
+use guard::{Admitted, Guard};
 use sessions::{Sessions, Visit};
 
 /// What an endpoint may be asked with.
@@ -44,8 +45,6 @@ struct Http {
     options: HttpOptions,
     guard: Guard,
     sessions: Sessions,
-    /// What each token's bearer searched for lately, where no session says who asks.
-    trails: Vec<Trail>,
     /// As many permits as requests may run.
     room: Arc<Semaphore>,
     closing: watch::Sender<bool>,
@@ -73,6 +72,8 @@ fn router(http: Arc<Http>) -> Router {
         .route("/mcp/full", endpoint(Endpoint::Full))
         .route("/mcp/inject", endpoint(Endpoint::Inject))
         .route("/mcp/s/{server}", any(server))
+        .route(bearer::METADATA, get(Http::metadata))
+        .route(&format!("{}/{{*path}}", bearer::METADATA), get(Http::metadata))
         .route("/healthz", get(|| async { text(StatusCode::OK, "ok\n") }))
         .route("/readyz", get(Http::ready))
         .route("/metrics", get(Http::metrics))
@@ -82,9 +83,8 @@ fn router(http: Arc<Http>) -> Router {
 impl Http {
     fn new(gateway: Gateway, options: HttpOptions) -> Self {
         Self {
-            guard: Guard::new(&options),
+            guard: Guard::new(&options, gateway.seat()),
             sessions: Sessions::new(&options, gateway.clone()),
-            trails: options.tokens.iter().map(|_| Trail::default()).collect(),
             room: Arc::new(Semaphore::new(options.requests_in_flight.min(Semaphore::MAX_PERMITS))),
             closing: watch::Sender::new(false),
             gateway,
@@ -118,17 +118,21 @@ impl Http {
     }
 
     async fn answer(self: &Arc<Self>, endpoint: Endpoint, request: Request) -> Response {
-        let visitor = match self.guard.admit(request.headers()) {
-            Ok(visitor) => visitor,
+        // A body can't be shared between threads, so it is put aside while the token is checked.
+        let (head, body) = request.into_parts();
+        let admitted = match self.guard.admit(&head.headers, head.uri.path()).await {
+            Ok(admitted) => admitted,
             Err(response) => return *response,
         };
-        if let Err(error) = self.gateway.check(&endpoint) {
+        let visitor = &admitted.seat;
+        let request = Request::from_parts(head, body);
+        if let Err(error) = self.gateway.check(visitor, &endpoint) {
             let error = RpcError::new(code::INVALID_REQUEST, error.to_string());
             return refusal(StatusCode::NOT_FOUND, &error);
         }
         match *request.method() {
-            Method::POST => self.post(endpoint, visitor, request).await,
-            Method::GET => self.notices(&endpoint, visitor, request.headers()),
+            Method::POST => self.post(endpoint, admitted, request).await,
+            Method::GET => self.notices(&endpoint, &admitted, request.headers()),
             Method::DELETE => match self.session(&endpoint, visitor, request.headers()) {
                 Ok(session) => {
                     self.sessions.end(session.id());
@@ -148,7 +152,7 @@ impl Http {
     fn session(
         &self,
         endpoint: &Endpoint,
-        visitor: Visitor,
+        visitor: &Seat,
         headers: &HeaderMap,
     ) -> Result<Visit, (StatusCode, RpcError)> {
         let refused = |status, text: &str| (status, RpcError::new(code::INVALID_REQUEST, text));
@@ -168,8 +172,8 @@ impl Http {
     }
 
     /// `GET`: what happens outside any request of a session's.
-    fn notices(&self, endpoint: &Endpoint, visitor: Visitor, headers: &HeaderMap) -> Response {
-        let session = match self.session(endpoint, visitor, headers) {
+    fn notices(&self, endpoint: &Endpoint, admitted: &Admitted, headers: &HeaderMap) -> Response {
+        let session = match self.session(endpoint, &admitted.seat, headers) {
             Ok(session) => session,
             Err((status, error)) => return refusal(status, &error),
         };
@@ -177,14 +181,15 @@ impl Http {
             return empty(StatusCode::NOT_ACCEPTABLE);
         }
         let outbox = Arc::new(Outbox::new(Framing::Events));
-        session.open_stream(&outbox);
+        session.client().open_notices(&outbox);
         let (gateway, told) = (self.gateway.clone(), outbox.clone());
-        let closing = self.closing.subscribe();
+        let (closing, expired) = (self.closing.subscribe(), admitted.expired());
         let work = async move {
             let client = session.client();
             tokio::select! {
-                () = gateway.tell_changes(client, &client.told, || told.note(&list_changed())) => {}
+                () = gateway.tell_changes(client, &told) => {}
                 () = closed(closing) => {}
+                () = expired => {}
             }
             None
         };
@@ -192,21 +197,44 @@ impl Http {
     }
 
     async fn ready(State(http): State<Arc<Self>>, headers: HeaderMap) -> Response {
-        let starting = http.gateway.starting();
-        if starting.is_empty() {
+        if http.gateway.starting().is_empty() {
             return text(StatusCode::OK, "ready\n");
         }
         // Whoever may not call need not know which servers there are.
-        let which = match http.guard.admit(&headers) {
-            Ok(_) => format!("starting: {}\n", starting.join(", ")),
+        let which = match http.guard.admit(&headers, "/mcp").await {
+            Ok(admitted) => match http.gateway.starting_for(&admitted.seat) {
+                starting if starting.is_empty() => "starting\n".to_owned(),
+                starting => format!("starting: {}\n", starting.join(", ")),
+            },
             Err(_) => "starting\n".to_owned(),
         };
         text(StatusCode::SERVICE_UNAVAILABLE, which)
     }
 
+    /// What tokens must say to be let in. Whoever is to get one has none yet, so all may read it.
+    async fn metadata(State(http): State<Arc<Self>>, uri: Uri) -> Response {
+        let options = http.gateway.options();
+        let name = options.title.as_deref().unwrap_or(&options.name);
+        let path = uri.path().strip_prefix(bearer::METADATA).unwrap_or_default();
+        let is_endpoint = path.is_empty() || path == "/mcp" || path.starts_with("/mcp/");
+        let found = http.guard.bearer().filter(|_| is_endpoint);
+        let Some(metadata) = found.and_then(|bearer| bearer.metadata(path, name)) else {
+            return empty(StatusCode::NOT_FOUND);
+        };
+        let mut response = json(StatusCode::OK, metadata.to_string());
+        let anybody = HeaderValue::from_static("*");
+        response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, anybody);
+        response
+    }
+
     async fn metrics(State(http): State<Arc<Self>>, headers: HeaderMap) -> Response {
-        if let Err(response) = http.guard.admit(&headers) {
-            return *response;
+        match http.guard.admit(&headers, "/mcp").await {
+            // They name tools of all callers.
+            Ok(admitted) if !admitted.seat.sees_as(http.gateway.seat()) => {
+                return text(StatusCode::FORBIDDEN, "These are for callers with all tools\n");
+            }
+            Ok(_) => {}
+            Err(response) => return *response,
         }
         http.gateway.metrics().set_sessions(http.sessions.len());
         let mut response = text(StatusCode::OK, http.gateway.metrics_text());

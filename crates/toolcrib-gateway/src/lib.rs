@@ -11,8 +11,14 @@
 //! 2. `request.rs`, `methods.rs`: a request read, and one function for each method.
 //! 3. `call.rs`, `relay.rs`, `patience.rs`: a call, what is heard while it runs, and how long it
 //!    waits for servers that are starting.
-//! 4. `tools.rs`: lists of tools as bytes. `client.rs`: what belongs to one conversation.
-//! 5. `outbox.rs`, `stdio.rs`, `http.rs`: how messages travel.
+//! 4. `behalf.rs`: whom a request is for. `asks.rs`: what servers ask a client with a session.
+//!    `desk.rs`, `parking.rs`, `seal.rs`: what they ask one without.
+//! 5. `seat.rs`, `limits.rs`: who a caller is, and how much they may ask for. `approval.rs`: whether
+//!    a call may run. `tools.rs`: lists of tools as bytes. `client.rs`: what belongs to one
+//!    conversation.
+//! 6. `passed.rs`, `offers.rs`: what is no call of a tool, and whose it is. `pages.rs`,
+//!    `template.rs`, `declared.rs`: parts of that. `watch.rs`, `follows.rs`: what changes is told.
+//! 7. `outbox.rs`, `stdio.rs`, `http.rs`: how messages travel.
 //!
 //! ```no_run
 //! use toolcrib_core::{Naming, Settings};
@@ -32,22 +38,43 @@
 //! # Ok(()) }
 //! ```
 
+mod approval;
+mod asks;
+mod behalf;
 mod call;
 mod client;
+mod declared;
+mod desk;
 mod endpoint;
+mod ends;
+mod follows;
 mod gateway;
 mod http;
+mod limits;
 mod methods;
 mod metrics;
+mod oauth;
+mod offers;
 mod options;
 mod outbox;
+mod pages;
+mod parking;
+mod passed;
 mod patience;
 mod relay;
 mod request;
+mod seal;
+mod seat;
 mod stdio;
+mod tasks;
+mod template;
 mod tools;
+mod trace;
 mod watch;
 
 pub use endpoint::{Endpoint, UnknownEndpoint};
 pub use gateway::{Gateway, GatewayError};
+pub use limits::Limits;
+pub use oauth::OAuth;
 pub use options::{HttpOptions, NotAHash, Options, TokenHash};
+pub use trace::{TracedCall, TracedSpan, Tracer};

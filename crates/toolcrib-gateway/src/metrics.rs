@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use toolcrib_core::{Availability, Catalog, ToolName};
+use toolcrib_core::{Availability, GroupId, ToolName, View};
 
 use crate::gateway::server_name;
 
@@ -19,6 +19,7 @@ pub(crate) struct Metrics {
     calls: Family<CallLabels, Counter>,
     seconds: Family<ServerLabels, Histogram, fn() -> Histogram>,
     searches: Counter,
+    turned_away: Counter,
     sessions: Gauge,
     in_flight: Gauge,
     tools: Gauge,
@@ -52,6 +53,7 @@ impl Metrics {
             calls: Family::default(),
             seconds: Family::new_with_constructor(buckets),
             searches: Counter::default(),
+            turned_away: Counter::default(),
             sessions: Gauge::default(),
             in_flight: Gauge::default(),
             tools: Gauge::default(),
@@ -65,6 +67,8 @@ impl Metrics {
         registry.register("calls", "Calls of tools, by how they ended", self.calls.clone());
         registry.register("call_seconds", "How long calls took", self.seconds.clone());
         registry.register("searches", "Searches for tools", self.searches.clone());
+        let about = "Calls beyond a caller's limits";
+        registry.register("calls_turned_away", about, self.turned_away.clone());
         registry.register("sessions", "Sessions open", self.sessions.clone());
         registry.register("calls_in_flight", "Calls that run", self.in_flight.clone());
         registry.register("tools", "Tools known", self.tools.clone());
@@ -76,16 +80,22 @@ impl Metrics {
         self.searches.inc();
     }
 
+    pub(crate) fn turned_away(&self) {
+        self.turned_away.inc();
+    }
+
     pub(crate) fn set_sessions(&self, count: usize) {
         self.sessions.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Everything, with the state of things as they are now.
-    pub(crate) fn text(&self, catalog: &Catalog) -> String {
-        self.tools.set(i64::try_from(catalog.len()).unwrap_or(i64::MAX));
+    /// Everything, with the state of things as they are now, as far as callers may know of them.
+    pub(crate) fn text(&self, view: &View, may_know: impl Fn(&GroupId) -> bool) -> String {
+        let catalog = view.catalog();
+        self.tools.set(i64::try_from(view.len()).unwrap_or(i64::MAX));
         self.upstreams.clear();
         let groups = catalog.groups().map(|group| group.id());
-        for id in groups.chain(catalog.unready().map(|(id, _)| id)) {
+        let all = groups.chain(catalog.unready().map(|(id, _)| id));
+        for id in all.filter(|id| may_know(id)) {
             let state = match catalog.availability(id) {
                 Availability::Ready => "ready",
                 Availability::Starting => "starting",

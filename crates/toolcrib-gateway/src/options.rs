@@ -2,11 +2,18 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use sha2::{Digest, Sha256};
 use toolcrib_core::{Policy, Settings};
+use toolcrib_runtime::AuditLog;
+
+use crate::limits::Limits;
+use crate::oauth::OAuth;
+use crate::seat::Seat;
+use crate::trace::Tracer;
 
 /// How a gateway behaves.
 #[derive(Clone, Debug)]
@@ -16,6 +23,8 @@ pub struct Options {
     pub settings: Settings,
     /// What clients may see and call.
     pub policy: Policy,
+    /// How much each caller may ask for.
+    pub limits: Limits,
     /// What the gateway calls itself to clients.
     pub name: String,
     /// The name people read.
@@ -24,12 +33,18 @@ pub struct Options {
     pub version: String,
     /// How long a search or a call that found nothing waits for servers that are still starting.
     pub start_wait: Duration,
+    /// How many resources, templates or prompts are listed at a time.
+    pub page_size: usize,
     /// How many requests of one client run at a time; further ones wait.
     pub requests_in_flight: usize,
     /// The longest message taken in on stdio.
     pub line_bytes: usize,
     /// How long requests that run at the end may take to finish.
     pub drain: Duration,
+    /// What follows the calls, for a tracing system.
+    pub tracer: Option<Arc<dyn Tracer>>,
+    /// Who is told what was called by whom, and what was refused.
+    pub audit: Option<Arc<dyn AuditLog>>,
 }
 
 impl Default for Options {
@@ -37,13 +52,17 @@ impl Default for Options {
         Self {
             settings: Settings::default(),
             policy: Policy::default(),
+            limits: Limits::default(),
             name: "toolcrib".to_owned(),
             title: Some("Toolcrib".to_owned()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             start_wait: Duration::from_secs(3),
+            page_size: 1_000,
             requests_in_flight: 1_000,
             line_bytes: 64 << 20,
             drain: Duration::from_secs(5),
+            tracer: None,
+            audit: None,
         }
     }
 }
@@ -52,8 +71,11 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// Hashes of the tokens that callers may bring. If there are any, every caller needs one.
+    /// Hashes of the tokens that callers may bring. If there are any, every caller needs one, or
+    /// one of `oauth`.
     pub tokens: Vec<TokenHash>,
+    /// Who else gives tokens to callers. If anybody does, every caller needs one.
+    pub oauth: Option<OAuth>,
     /// Names that requests may be addressed to, besides the loopback's.
     pub allowed_hosts: Vec<String>,
     /// Web pages that may send requests, as origins (`https://example.com`), besides those served
@@ -87,6 +109,7 @@ impl Default for HttpOptions {
     fn default() -> Self {
         Self {
             tokens: Vec::new(),
+            oauth: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             loopback: true,
@@ -111,10 +134,12 @@ impl Default for HttpOptions {
 /// assert_eq!(hash.to_string().parse::<TokenHash>()?.named("ci"), hash);
 /// # Ok::<_, toolcrib_gateway::NotAHash>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct TokenHash {
     sha256: [u8; 32],
     name: Option<String>,
+    policy: Option<Policy>,
+    limits: Option<Limits>,
 }
 
 /// What is not 64 hex digits. What was given is not repeated: it may be the token itself.
@@ -125,7 +150,7 @@ pub struct NotAHash;
 impl TokenHash {
     /// A token by its SHA-256.
     pub fn new(sha256: [u8; 32]) -> Self {
-        Self { sha256, name: None }
+        Self { sha256, name: None, policy: None, limits: None }
     }
 
     /// The hash of a token.
@@ -139,15 +164,46 @@ impl TokenHash {
         self
     }
 
-    /// Whose token it is.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+    /// What its bearers may see and call, of what the gateway shows at all.
+    pub fn narrowed(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// How much its bearers may ask for, whatever others may.
+    pub fn limited(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// The seat of its bearers.
+    pub(crate) fn seat(&self, open: &Seat) -> Seat {
+        let mut seat = Seat::known(open, [&b"token"[..], &self.sha256]);
+        if let Some(name) = &self.name {
+            seat = seat.named(name);
+        }
+        if let Some(policy) = &self.policy {
+            seat = seat.narrowed([policy.clone()]);
+        }
+        match self.limits {
+            Some(limits) => seat.limited(limits),
+            None => seat,
+        }
     }
 
     /// Compares in the same time wherever the first difference is.
     pub(crate) fn matches(&self, other: &Self) -> bool {
         let pairs = self.sha256.iter().zip(&other.sha256);
         std::hint::black_box(pairs.fold(0, |differing, (a, b)| differing | (a ^ b))) == 0
+    }
+}
+
+impl PartialEq for TokenHash {
+    fn eq(&self, other: &Self) -> bool {
+        let print = |token: &Self| token.policy.as_ref().map(Policy::fingerprint);
+        self.matches(other)
+            && (&self.name, self.limits) == (&other.name, other.limits)
+            && print(self) == print(other)
     }
 }
 

@@ -57,10 +57,15 @@ impl Outbox {
         self.push(message, self.framing.most_waiting());
     }
 
-    fn push(&self, message: &str, most: usize) {
+    /// Sends a message, if somebody may still read it and is not far behind.
+    pub(crate) fn offer(&self, message: &str) -> bool {
+        self.push(message, self.framing.most_waiting())
+    }
+
+    fn push(&self, message: &str, most: usize) -> bool {
         let mut waiting = self.lock();
         if waiting.closed || waiting.bytes.len() > most {
-            return;
+            return false;
         }
         let was_empty = waiting.bytes.is_empty();
         frame(self.framing, message, &mut waiting.bytes);
@@ -68,6 +73,7 @@ impl Outbox {
         if was_empty {
             self.news.notify_one();
         }
+        true
     }
 
     /// Nothing more will be sent.
@@ -175,11 +181,13 @@ mod tests {
         let long = "x".repeat(Framing::Events.most_waiting() + 1);
         outbox.send(&long);
         outbox.note("note");
+        assert!(!outbox.offer("question"));
         outbox.send("answer");
         let room = outbox.room();
         tokio::pin!(room);
         assert!(futures::poll!(&mut room).is_pending());
         let text = String::from_utf8(outbox.take_now()).unwrap();
         assert!(text.ends_with("event: message\ndata: answer\n\n") && !text.contains("note"));
+        assert!(!text.contains("question") && outbox.offer("question"));
     }
 }

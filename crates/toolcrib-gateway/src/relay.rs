@@ -1,12 +1,15 @@
-//! What a tool's server says during a call, passed on to the client.
+//! What a server says while a request runs, passed on to the client.
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use toolcrib_runtime::Listener;
 use toolcrib_wire::version::meta::PROGRESS_TOKEN;
 use toolcrib_wire::{Fields, notification};
 
+use crate::asks::{Answer, can_not};
+use crate::client::Client;
 use crate::outbox::Outbox;
 
 /// Severities as MCP names them, mildest first.
@@ -18,17 +21,23 @@ pub(crate) fn severity(level: &str) -> Option<usize> {
     LEVELS.iter().position(|name| *name == level)
 }
 
-/// Passes on what a call's client wants to hear, in order.
-pub(crate) struct Relay {
+/// Its name.
+pub(crate) fn level(severity: usize) -> Option<&'static str> {
+    LEVELS.get(severity).copied()
+}
+
+/// What a client wants to hear while a request of its runs, and where.
+pub(crate) struct Hearing {
     pub(crate) outbox: Arc<Outbox>,
-    /// What the client calls the progress of this call; `None` if it wants none.
+    /// What the client calls the progress of this request; `None` if it wants none.
     pub(crate) token: Option<Box<RawValue>>,
     /// The mildest log messages wanted; `None` if none are.
     pub(crate) logs: Option<usize>,
 }
 
-impl Listener for Relay {
-    fn hear(&self, method: &str, params: &RawValue) {
+impl Hearing {
+    /// Passes on what the client wants to hear, in order.
+    pub(crate) fn hear(&self, method: &str, params: &RawValue) {
         match method {
             "notifications/progress" => {
                 let Some(token) = &self.token else { return };
@@ -45,12 +54,35 @@ impl Listener for Relay {
                     self.outbox.note(&notification(method, Some(params)));
                 }
             }
-            _ => {}
+            _ => self.outbox.note(&notification(method, Some(params))),
         }
+    }
+}
+
+/// Passes on what is said, and asks a client with a session.
+pub(crate) struct Relay {
+    pub(crate) hearing: Hearing,
+    /// Who can be asked, if anybody can.
+    pub(crate) client: Option<Arc<Client>>,
+}
+
+impl Listener for Relay {
+    fn hear(&self, method: &str, params: &RawValue) {
+        self.hearing.hear(method, params);
     }
 
     fn wants_progress(&self) -> bool {
-        self.token.is_some()
+        self.hearing.token.is_some()
+    }
+
+    fn ask(&self, method: &str, params: Option<&RawValue>) -> BoxFuture<'static, Answer> {
+        match &self.client {
+            Some(client) => client.ask(&self.hearing.outbox, method, params),
+            None => {
+                let error = can_not(method);
+                Box::pin(async { Err(error) })
+            }
+        }
     }
 }
 
@@ -62,7 +94,7 @@ mod tests {
     fn heard(token: Option<&str>, logs: Option<usize>, notes: &[(&str, &str)]) -> String {
         let outbox = Arc::new(Outbox::new(Framing::Lines));
         let token = token.map(|token| RawValue::from_string(token.to_owned()).unwrap());
-        let relay = Relay { outbox: outbox.clone(), token, logs };
+        let relay = Hearing { outbox: outbox.clone(), token, logs };
         for (method, params) in notes {
             relay.hear(method, serde_json::from_str(params).unwrap());
         }
@@ -88,6 +120,7 @@ mod tests {
             ("notifications/other", r#"{"level":"error"}"#),
         ];
         let count = |logs| heard(None, logs, &notes).lines().count();
-        assert_eq!((count(None), count(severity("debug")), count(severity("error"))), (0, 2, 1));
+        // What nobody here knows is passed on in any case.
+        assert_eq!((count(None), count(severity("debug")), count(severity("error"))), (1, 3, 2));
     }
 }

@@ -35,8 +35,19 @@ pub(crate) struct Params<'a> {
     pub(crate) cursor: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) level: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) input_responses: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) request_state: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta")]
     meta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) uri: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) task_id: Option<&'a RawValue>,
+    /// All of them, with those that nobody here reads.
+    #[serde(skip)]
+    pub(crate) whole: Option<&'a RawValue>,
 }
 
 impl<'a> Params<'a> {
@@ -46,7 +57,8 @@ impl<'a> Params<'a> {
         if !params.get().starts_with('{') {
             return Err(RpcError::invalid_params("`params` must be an object"));
         }
-        let read = serde_json::from_str(params.get());
+        let read = serde_json::from_str::<Self>(params.get());
+        let read = read.map(|read| Self { whole: Some(params), ..read });
         read.map_err(|error| RpcError::invalid_params(format!("`params` can't be read: {error}")))
     }
 
@@ -88,6 +100,16 @@ impl<'a> Meta<'a> {
     /// Which log messages are wanted, if any.
     pub(crate) fn log_level(&self) -> Option<Cow<'_, str>> {
         Params::text(self.0.get(meta::LOG_LEVEL))
+    }
+
+    /// What the client can do, where every request says so.
+    pub(crate) fn capabilities(&self) -> Option<&RawValue> {
+        self.0.get(meta::CLIENT_CAPABILITIES)
+    }
+
+    /// What the client calls itself, where every request says so.
+    pub(crate) fn client_info(&self) -> Option<&RawValue> {
+        self.0.get(meta::CLIENT_INFO)
     }
 
     /// What is to be passed on to the tool's server.

@@ -7,13 +7,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use toolcrib_wire::{Id, Lines, Message, RpcError, code, failure};
+use toolcrib_wire::{Lines, Message, RpcError, code, failure};
 
-use crate::call::list_changed;
 use crate::client::Client;
 use crate::methods::{Reply, respond};
 use crate::outbox::{Framing, Outbox};
-use crate::request::{Params, Request};
+use crate::request::Request;
 use crate::watch::closed;
 use crate::{Endpoint, Gateway, GatewayError};
 
@@ -42,13 +41,17 @@ impl Gateway {
         endpoint: Endpoint,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), GatewayError> {
-        self.check(&endpoint)?;
+        self.check(self.seat(), &endpoint)?;
         let options = self.options();
         let outbox = Arc::new(Outbox::new(Framing::Lines));
         let mut writing = tokio::spawn(write(writer, outbox.clone()));
         let connection = Connection {
             gateway: self.clone(),
-            client: Arc::new(Client::new(endpoint, options.requests_in_flight)),
+            client: Arc::new(Client::new(
+                self.seat().clone(),
+                endpoint,
+                options.requests_in_flight,
+            )),
             outbox,
             writing: writing.abort_handle(),
             closing: watch::Sender::new(false),
@@ -122,6 +125,7 @@ struct Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.client.end();
+        self.gateway.parking().leave(&self.client);
         self.outbox.close();
         self.writing.abort();
     }
@@ -152,17 +156,11 @@ impl Connection {
             }
             Ok(Message::Notification { method, params }) => match &*method {
                 "notifications/initialized" => self.tell_changes(),
-                "notifications/cancelled" => {
-                    let params = Params::parse(params).unwrap_or_default();
-                    let id = params.request_id.map(|raw| serde_json::from_str::<Id>(raw.get()));
-                    if let Some(Ok(id)) = id {
-                        self.client.cancel(&id);
-                    }
-                }
-                _ => {}
+                _ => self.gateway.notified(&self.client, &method, params),
             },
-            // Nothing was asked of the client.
-            Ok(Message::Response { .. }) => {}
+            Ok(Message::Response { id, outcome }) => {
+                self.client.answered(id.as_ref(), outcome);
+            }
             Err(malformed) => {
                 self.outbox.send(&failure(malformed.id.as_ref(), &malformed.error));
             }
@@ -175,16 +173,22 @@ impl Connection {
         let answer = move |answer: String| to.send(&answer);
         let started = match self.gateway.answer(&self.client, request) {
             Reply::Now(result) => return self.outbox.send(&respond(&id, result)),
-            Reply::Later(work) => {
-                let work = async move { gateway.work(work, &outbox).await };
-                self.client.start(id, work, answer)
-            }
+            Reply::Later(work) => match self.gateway.enter(&self.client, &work) {
+                Ok(place) => {
+                    let work = async move { gateway.work(work, place, &outbox).await };
+                    self.client.start(id, work, answer)
+                }
+                Err(too_many) => {
+                    self.gateway.metrics().turned_away();
+                    Err(too_many.error())
+                }
+            },
             Reply::Listen(filter) => {
                 let (client, of, closing) =
                     (self.client.clone(), id.clone(), self.closing.subscribe());
                 let work =
                     async move { Ok(gateway.listen(&client, &of, filter, &outbox, closing).await) };
-                self.client.start(id, work, answer)
+                self.client.start_aside(id, work, answer)
             }
         };
         if let Err(error) = started {
@@ -201,7 +205,7 @@ impl Connection {
         let (outbox, closing) = (self.outbox.clone(), self.closing.subscribe());
         tokio::spawn(async move {
             tokio::select! {
-                () = gateway.tell_changes(&client, &client.told, || outbox.note(&list_changed())) => {}
+                () = gateway.tell_changes(&client, &outbox) => {}
                 () = closed(closing) => {}
             }
         });
@@ -210,6 +214,8 @@ impl Connection {
     /// Lets what runs finish, for a while, and ends the rest.
     async fn drain(&self) {
         let _ = self.closing.send(true);
+        // Nothing more is read, so nothing more is answered.
+        self.client.asks.end();
         let _ = timeout(self.gateway.options().drain, self.client.idle()).await;
         self.client.end();
         self.outbox.close();

@@ -6,16 +6,17 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
-use toolcrib_core::{Annotations, Catalog, Definition, GroupId, Tool, View};
+use toolcrib_core::{Annotations, Catalog, Definition, Fingerprint, GroupId, Tool, View};
 use toolcrib_runtime::Conversation;
 use toolcrib_wire::Fields;
 
 use crate::gateway::MOST_INSTRUCTIONS;
+use crate::seat::Seat;
 use crate::{Endpoint, Gateway};
 
-/// Lists made lately, by endpoint.
+/// Lists made lately, by endpoint and policy.
 #[derive(Default)]
-pub(crate) struct Lists(Mutex<HashMap<Endpoint, Kept>>);
+pub(crate) struct Lists(Mutex<HashMap<(Endpoint, Fingerprint), Kept>>);
 
 struct Kept {
     of: Weak<Catalog>,
@@ -32,42 +33,48 @@ const MOST_HINTS: usize = 160;
 impl Gateway {
     /// The tools of an endpoint, as a JSON array. `ledger` is the client's own, where what it has
     /// loaded is listed.
-    pub(crate) fn list(&self, endpoint: &Endpoint, ledger: Option<&Conversation>) -> Arc<str> {
+    pub(crate) fn list(
+        &self,
+        seat: &Seat,
+        endpoint: &Endpoint,
+        ledger: Option<&Conversation>,
+    ) -> Arc<str> {
         match (endpoint, ledger) {
             (Endpoint::Inject, Some(ledger)) => {
                 ledger.begin_turn();
-                self.list_verbs(endpoint, ledger).into()
+                self.list_verbs(seat, endpoint, ledger).into()
             }
-            _ => self.kept(endpoint).0,
+            _ => self.kept(seat, endpoint).0,
         }
     }
 
     /// What a model is told about an endpoint, empty if there is nothing to say.
-    pub(crate) fn instructions(&self, endpoint: &Endpoint) -> Arc<str> {
-        self.kept(endpoint).1
+    pub(crate) fn instructions(&self, seat: &Seat, endpoint: &Endpoint) -> Arc<str> {
+        self.kept(seat, endpoint).1
     }
 
-    fn kept(&self, endpoint: &Endpoint) -> (Arc<str>, Arc<str>) {
+    fn kept(&self, seat: &Seat, endpoint: &Endpoint) -> (Arc<str>, Arc<str>) {
+        let key = (endpoint.clone(), seat.policy.fingerprint());
         let lock = || self.lists().0.lock().unwrap_or_else(PoisonError::into_inner);
         let catalog = self.catalog();
-        if let Some(kept) = lock().get(endpoint)
+        if let Some(kept) = lock().get(&key)
             && Weak::as_ptr(&kept.of) == Arc::as_ptr(&catalog)
         {
             return (kept.tools.clone(), kept.instructions.clone());
         }
-        let (tools, instructions) = self.make(endpoint);
+        let (tools, instructions) = self.make(seat, endpoint);
         let (tools, instructions): (Arc<str>, Arc<str>) = (tools.into(), instructions.into());
         let made = (tools.clone(), instructions.clone());
         let mut kept = lock();
         if kept.len() >= MOST_KEPT {
             kept.clear();
         }
-        kept.insert(endpoint.clone(), Kept { of: Arc::downgrade(&catalog), tools, instructions });
+        kept.insert(key, Kept { of: Arc::downgrade(&catalog), tools, instructions });
         made
     }
 
-    fn make(&self, endpoint: &Endpoint) -> (String, String) {
-        let view = self.view();
+    fn make(&self, seat: &Seat, endpoint: &Endpoint) -> (String, String) {
+        let view = self.view(seat);
         match endpoint {
             Endpoint::Full => {
                 let mut tools: Vec<&Arc<Tool>> = view.tools().collect();
@@ -75,7 +82,7 @@ impl Gateway {
                 (array(tools.into_iter().map(|tool| (&**tool.exposed(), &**tool))), String::new())
             }
             Endpoint::Server(server) => {
-                let id = self.group_of(server).unwrap_or_else(|| GroupId::server(server));
+                let id = self.group_of(seat, server).unwrap_or_else(|| GroupId::server(server));
                 let mut tools: Vec<&Arc<Tool>> = view.tools_in(&id).collect();
                 tools.sort_by(|a, b| a.name().tool().cmp(b.name().tool()));
                 let list = array(tools.into_iter().map(|tool| (tool.name().tool(), &**tool)));
@@ -84,11 +91,11 @@ impl Gateway {
                 (list, cut(about, MOST_INSTRUCTIONS))
             }
             Endpoint::Meta | Endpoint::Inject => {
-                let fresh = self.converse(endpoint);
-                let list = self.list_verbs(endpoint, &fresh);
+                let fresh = self.converse(seat, endpoint);
+                let list = self.list_verbs(seat, endpoint, &fresh);
                 let section = fresh.prepare().map(|shown| shown.system_section);
                 let mut section = section.map_or_else(|_| String::new(), |text| text.to_string());
-                let servers = self.servers();
+                let servers = self.servers(seat);
                 if section.is_empty() && !servers.is_empty() {
                     // Nothing is known yet but which servers there are.
                     let names = some_of(&servers, MOST_INSTRUCTIONS - 200);
@@ -103,13 +110,13 @@ impl Gateway {
     }
 
     /// The verbs, then what the conversation has in full.
-    fn list_verbs(&self, endpoint: &Endpoint, conversation: &Conversation) -> String {
+    fn list_verbs(&self, seat: &Seat, endpoint: &Endpoint, conversation: &Conversation) -> String {
         let engine = self.crib_of(endpoint).engine();
-        let verbs = engine.verbs(&self.options().policy);
+        let verbs = engine.verbs(&seat.policy);
         let mut out = String::from("[");
         for (at, verb) in verbs.iter().enumerate() {
-            let hints = if at == 0 { hints(&self.servers()) } else { String::new() };
-            let about = about(endpoint, verb);
+            let hints = if at == 0 { hints(&self.servers(seat)) } else { String::new() };
+            let about = about(endpoint, verb, engine.settings().split_calls);
             push_verb(&mut out, verb, &format!("{about}{hints}"));
         }
         let shown = conversation.prepare().map(|shown| shown.tools).unwrap_or_default();
@@ -168,8 +175,13 @@ fn push_shown(out: &mut String, definition: &Definition, view: &View) {
 
 /// What a verb does. Clients show a few hundred tokens of it to every model at every request, so
 /// it is said in fewer words here than where a model has the prompt's explanation beside it.
-fn about<'a>(endpoint: &Endpoint, verb: &'a Definition) -> &'a str {
+fn about<'a>(endpoint: &Endpoint, verb: &'a Definition, split: bool) -> &'a str {
     match (endpoint, &**verb.name()) {
+        (Endpoint::Meta, "tool_search") if split => {
+            "Find tools by what they do and get their definitions; call each with the verb that its \
+             `call_with` names. Many more tools exist than you see: search before you conclude \
+             that something can't be done."
+        }
         (Endpoint::Meta, "tool_search") => {
             "Find tools by what they do and get their definitions; call them with `call_tool`. \
              Many more tools exist than you see: search before you conclude that something can't \
@@ -182,6 +194,13 @@ fn about<'a>(endpoint: &Endpoint, verb: &'a Definition) -> &'a str {
             "Call a tool by its name. If the arguments don't fit its schema, you get the schema \
              and nothing is run."
         }
+        (Endpoint::Meta, "call_read_tool") => "Call a tool that changes nothing, by its name.",
+        (Endpoint::Meta, "call_write_tool") => {
+            "Call a tool that changes something and destroys nothing, by its name."
+        }
+        (Endpoint::Meta, "call_destructive_tool") => {
+            "Call a tool that may destroy something, by its name."
+        }
         _ => verb.description(),
     }
 }
@@ -189,10 +208,13 @@ fn about<'a>(endpoint: &Endpoint, verb: &'a Definition) -> &'a str {
 fn push_verb(out: &mut String, verb: &Definition, description: &str) {
     begin(out, verb.name(), description, verb.schema().get());
     let runs = verb.name().ends_with("_call") || verb.name().starts_with("call_");
-    out.push_str(if runs {
-        r#","annotations":{"destructiveHint":true,"openWorldHint":true}"#
-    } else {
-        r#","annotations":{"readOnlyHint":true,"openWorldHint":false}"#
+    out.push_str(match &**verb.name() {
+        "call_read_tool" => r#","annotations":{"readOnlyHint":true,"openWorldHint":true}"#,
+        "call_write_tool" => {
+            r#","annotations":{"readOnlyHint":false,"destructiveHint":false,"openWorldHint":true}"#
+        }
+        _ if runs => r#","annotations":{"destructiveHint":true,"openWorldHint":true}"#,
+        _ => r#","annotations":{"readOnlyHint":true,"openWorldHint":false}"#,
     });
     // Without this a client may hide the very tools that find the others.
     out.push_str(r#","_meta":{"anthropic/alwaysLoad":true}}"#);

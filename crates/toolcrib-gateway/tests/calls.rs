@@ -37,6 +37,17 @@ async fn a_model_finds_loads_and_calls_through_three_verbs() {
 }
 
 #[tokio::test]
+async fn any_time_to_wait_will_do() {
+    let (_, _, crib) = gateway().await;
+    let mut options = Options::default();
+    options.start_wait = Duration::MAX;
+    let gateway = Gateway::new(crib, options).unwrap();
+    let mut client = Client::open(&gateway, Endpoint::Full).await;
+    let missed = client.call("nothing", json!({})).await;
+    assert!(missed["error"]["message"].as_str().unwrap().contains("Unknown tool"), "{missed}");
+}
+
+#[tokio::test]
 async fn results_are_passed_on_as_they_came() {
     let (gateway, ..) = gateway().await;
     for (endpoint, name) in [

@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 use support::{LONG, Odd, Served, answer, events, gateway, names, rpc, text};
 use tokio::time::timeout;
-use toolcrib_gateway::HttpOptions;
+use toolcrib_gateway::{HttpOptions, TokenHash};
 
 fn notices(served: &Served, path: &str, session: &str) -> reqwest::RequestBuilder {
     let get = served.other(Method::GET, path).header("mcp-session-id", session);
@@ -151,6 +151,21 @@ async fn there_are_only_so_many_sessions() {
 }
 
 #[tokio::test]
+async fn one_caller_can_not_have_every_session() {
+    let (gateway, ..) = gateway().await;
+    let mut options = HttpOptions::default();
+    options.sessions = 8;
+    options.tokens = vec![TokenHash::of("one"), TokenHash::of("two")];
+    let served = Served::start(&gateway, options).await;
+    let open = async |token: &str| {
+        let initialize = rpc(1, "initialize", json!({"protocolVersion": "2025-11-25"}));
+        answer(served.post("/mcp").bearer_auth(token).body(initialize)).await.0
+    };
+    assert_eq!([open("one").await, open("one").await, open("one").await], [200, 200, 503]);
+    assert_eq!(open("two").await, 200);
+}
+
+#[tokio::test]
 async fn who_stayed_away_gives_way_to_who_comes() {
     let (gateway, ..) = gateway().await;
     let mut options = HttpOptions::default();
@@ -177,6 +192,28 @@ async fn a_session_that_is_left_alone_ends() {
     let late = served.within("/mcp", &session, "ping", json!({}));
     let (status, late) = answer(late).await;
     assert_eq!((status, &late["id"]), (404, &json!(1)));
+}
+
+#[tokio::test]
+async fn a_session_that_is_left_alone_is_not_kept() {
+    let (gateway, ..) = gateway().await;
+    let mut options = HttpOptions::default();
+    options.session_idle = Duration::from_millis(200);
+    let served = Served::start(&gateway, options).await;
+    let open = async || {
+        let (_, metrics) = answer(served.other(Method::GET, "/metrics")).await;
+        let metrics = metrics.as_str().unwrap().to_owned();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("toolcrib_sessions "));
+        line.expect("a number of sessions").to_owned()
+    };
+    let _session = served.session("/mcp").await;
+    assert_eq!(open().await, "1");
+    let gone = async {
+        while open().await != "0" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LONG, gone).await.expect("nobody asks for it, and nobody opens another");
 }
 
 #[tokio::test]

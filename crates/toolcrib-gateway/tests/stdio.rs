@@ -162,6 +162,24 @@ async fn what_waits_its_turn_keeps_nothing_else_waiting() {
 }
 
 #[tokio::test]
+async fn whoever_listens_may_still_call() {
+    let (_, _, crib) = gateway().await;
+    let mut options = Options::default();
+    options.requests_in_flight = 1;
+    let gateway = Gateway::new(crib, options).unwrap();
+    let mut client = Client::connect(&gateway, Endpoint::Full);
+    let wanted = json!({"toolsListChanged": true});
+    for _ in 0..2 {
+        let params = json!({"notifications": wanted, "_meta": support::modern()});
+        client.send("subscriptions/listen", params).await;
+        let told = client.read().await;
+        assert!(told.get("id").is_none(), "{told}");
+    }
+    let params = json!({"name": "odd__rich", "_meta": support::modern()});
+    assert!(client.request("tools/call", params).await["result"].is_object());
+}
+
+#[tokio::test]
 async fn whoever_sends_nonsense_and_reads_nothing_is_not_listened_to_for_ever() {
     let (gateway, ..) = gateway().await;
     let (mut to, input) = tokio::io::duplex(1 << 16);

@@ -1,46 +1,101 @@
 //! Who may come in: the host a request is addressed to, the page it comes from, its token.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use tokio::time::{Instant, sleep_until};
 use toolcrib_wire::{RpcError, code};
 
+use super::bearer::{Bearer, Refused};
 use super::refusal;
 use crate::options::{HttpOptions, TokenHash};
+use crate::seat::Seat;
 
-/// Which of the tokens a request brought; `None` where none is needed.
-pub(super) type Visitor = Option<usize>;
+/// Whom a request comes from.
+pub(super) type Visitor = Arc<Seat>;
+
+/// Somebody who was let in.
+pub(super) struct Admitted {
+    pub(super) seat: Visitor,
+    /// When their token ends, if it does.
+    pub(super) until: Option<Instant>,
+}
+
+impl Admitted {
+    fn for_good(seat: &Visitor) -> Self {
+        Self { seat: seat.clone(), until: None }
+    }
+
+    /// Waits until their token has ended.
+    pub(super) fn expired(&self) -> impl Future<Output = ()> + Send + 'static {
+        let until = self.until;
+        async move {
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
 
 pub(super) struct Guard {
-    tokens: Vec<TokenHash>,
+    /// The seat of whoever comes, where no token is needed.
+    open: Visitor,
+    tokens: Vec<(TokenHash, Visitor)>,
+    bearer: Option<Bearer>,
     hosts: Vec<String>,
     origins: Vec<String>,
     loopback: bool,
 }
 
 impl Guard {
-    pub(super) fn new(options: &HttpOptions) -> Self {
+    pub(super) fn new(options: &HttpOptions, open: &Visitor) -> Self {
         let lower = |list: &[String]| list.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let seat = |token: &TokenHash| (token.clone(), Arc::new(token.seat(open)));
         Self {
-            tokens: options.tokens.clone(),
+            open: open.clone(),
+            tokens: options.tokens.iter().map(seat).collect(),
+            bearer: options.oauth.as_ref().map(|oauth| Bearer::new(oauth, open)),
             hosts: lower(&options.allowed_hosts),
             origins: lower(&options.allowed_origins),
             loopback: options.loopback,
         }
     }
 
-    /// Lets a request in, or says why not.
-    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Visitor, Box<Response>> {
+    /// Lets a request to the endpoint of this path in, or says why not.
+    pub(super) async fn admit(
+        &self,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Result<Admitted, Box<Response>> {
         self.admit_page(headers)?;
-        self.visitor(headers).ok_or_else(|| {
-            let error = RpcError::new(code::INVALID_REQUEST, "A valid bearer token is needed");
-            let mut response = refusal(StatusCode::UNAUTHORIZED, &error);
-            let how = HeaderValue::from_static("Bearer realm=\"toolcrib\"");
-            response.headers_mut().insert(WWW_AUTHENTICATE, how);
-            Box::new(response)
-        })
+        if self.tokens.is_empty() && self.bearer.is_none() {
+            // Without tokens only this machine may come.
+            let open = self.loopback.then(|| Admitted::for_good(&self.open));
+            return open.ok_or_else(|| Box::new(unauthorized()));
+        }
+        let token = bearer_token(headers);
+        let admitted = match (token.and_then(|token| self.known(token)), &self.bearer) {
+            (Some(seat), _) => Admitted::for_good(seat),
+            (None, None) => return Err(Box::new(unauthorized())),
+            (None, Some(bearer)) => {
+                let admitted = match token {
+                    Some(token) => bearer.admit(token, path).await,
+                    None => Err(Refused::Missing),
+                };
+                admitted.map_err(|refused| Box::new(bearer.refuse(&refused, path)))?
+            }
+        };
+        tracing::trace!(caller = admitted.seat.name.as_deref(), "admitted");
+        Ok(admitted)
+    }
+
+    /// Where tokens come from, if anybody gives them.
+    pub(super) fn bearer(&self) -> Option<&Bearer> {
+        self.bearer.as_ref()
     }
 
     /// Looks at all but the token: a browser asks without it first.
@@ -84,23 +139,31 @@ impl Guard {
         self.origins.contains(&origin) || (self.loopback && is_local())
     }
 
-    fn visitor(&self, headers: &HeaderMap) -> Option<Visitor> {
+    /// The seat of whoever brings a token that is known by its hash.
+    fn known(&self, token: &str) -> Option<&Visitor> {
         if self.tokens.is_empty() {
-            // Without tokens only this machine may come.
-            return self.loopback.then_some(None);
-        }
-        let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
-        let (scheme, token) = given.split_once(' ')?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        let given = TokenHash::of(token.trim());
+        let given = TokenHash::of(token);
+        let fit = |known: &TokenHash| known.matches(&given);
         // Every hash is looked at, so that the time taken does not tell which one fits.
-        let fits = |(at, hash): (usize, &TokenHash)| hash.matches(&given).then_some(at);
-        let at = self.tokens.iter().enumerate().map(fits).fold(None, Option::or)?;
-        tracing::trace!(caller = self.tokens[at].name(), "admitted");
-        Some(Some(at))
+        let seats = self.tokens.iter().map(|(hash, seat)| fit(hash).then_some(seat));
+        seats.fold(None, Option::or)
     }
+}
+
+/// The token of a request, if it brings one.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = only(headers, AUTHORIZATION)??.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn unauthorized() -> Response {
+    let error = RpcError::new(code::INVALID_REQUEST, "A valid bearer token is needed");
+    let mut response = refusal(StatusCode::UNAUTHORIZED, &error);
+    let how = HeaderValue::from_static("Bearer realm=\"toolcrib\"");
+    response.headers_mut().insert(WWW_AUTHENTICATE, how);
+    response
 }
 
 fn forbidden(text: &str) -> Box<Response> {
@@ -135,20 +198,28 @@ fn without_port(host: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
+    use toolcrib_core::Policy;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
+    fn guard(options: &HttpOptions) -> Guard {
+        Guard::new(options, &Arc::new(Seat::open(Policy::default(), Default::default())))
+    }
+
     fn status(guard: &Guard, pairs: &[(&'static str, &str)]) -> u16 {
-        guard.admit(&headers(pairs)).map_or_else(|no| no.status().as_u16(), |_| 200)
+        let headers = headers(pairs);
+        let admitted = guard.admit(&headers, "/mcp").now_or_never().unwrap();
+        admitted.map_or_else(|no| no.status().as_u16(), |_| 200)
     }
 
     #[test]
     fn on_the_loopback_only_its_names_are_answered_to() {
         let allowed_hosts = vec!["Crib.local:7171".to_owned(), "other".to_owned()];
         let options = HttpOptions { allowed_hosts, ..HttpOptions::default() };
-        let guard = Guard::new(&options);
+        let guard = guard(&options);
         for host in [
             "localhost",
             "127.0.0.1:7171",
@@ -188,7 +259,7 @@ mod tests {
     fn pages_from_elsewhere_are_turned_away() {
         let allowed_origins = vec!["https://app.example".to_owned()];
         let options = HttpOptions { allowed_origins, ..HttpOptions::default() };
-        let guard = Guard::new(&options);
+        let guard = guard(&options);
         let from = |origin| status(&guard, &[("host", "localhost"), ("origin", origin)]);
         for origin in ["http://localhost:3000", "http://127.0.0.1", "https://app.example"] {
             assert_eq!(from(origin), 200, "{origin}");
@@ -202,25 +273,29 @@ mod tests {
     fn where_there_are_tokens_one_is_needed() {
         let tokens = vec![TokenHash::of("a"), TokenHash::of("b")];
         let options = HttpOptions { tokens, ..HttpOptions::default() };
-        let guard = Guard::new(&options);
+        let guard = guard(&options);
         let with = |auth| status(&guard, &[("host", "localhost"), ("authorization", auth)]);
         assert_eq!((with("Bearer a"), with("bearer b")), (200, 200));
         for wrong in ["Bearer c", "Bearer", "Basic a", "a", "Bearer ab"] {
             assert_eq!(with(wrong), 401, "{wrong}");
         }
         assert_eq!(status(&guard, &[("host", "localhost")]), 401);
-        let tokens = headers(&[("host", "localhost"), ("authorization", "Bearer b")]);
-        assert!(matches!(guard.admit(&tokens), Ok(Some(1))));
+        let seat = |token: &str| {
+            let headers = headers(&[("host", "localhost"), ("authorization", token)]);
+            guard.admit(&headers, "/mcp").now_or_never().unwrap().unwrap().seat.principal
+        };
+        assert_eq!(seat("Bearer b"), seat("bearer b"));
+        assert!(seat("Bearer a") != seat("Bearer b") && seat("Bearer a") != 0);
     }
 
     #[test]
     fn from_other_machines_nobody_comes_in_without_a_token() {
         let mut options = HttpOptions { loopback: false, ..HttpOptions::default() };
-        assert_eq!(status(&Guard::new(&options), &[("host", "crib.example")]), 401);
+        assert_eq!(status(&guard(&options), &[("host", "crib.example")]), 401);
         options.tokens = vec![TokenHash::of("a")];
         let come = [("host", "crib.example"), ("authorization", "Bearer a")];
-        assert_eq!(status(&Guard::new(&options), &come), 200);
+        assert_eq!(status(&guard(&options), &come), 200);
         let page = [come[0], come[1], ("origin", "http://localhost")];
-        assert_eq!(status(&Guard::new(&options), &page), 403);
+        assert_eq!(status(&guard(&options), &page), 403);
     }
 }

@@ -1,16 +1,11 @@
 //! Arguments that a tool's schema wants repeated in headers.
 
-use std::borrow::Cow;
-
 use axum::http::header::HeaderMap;
-use memchr::memmem;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use toolcrib_wire::headers::Repeated;
+pub(super) use toolcrib_wire::headers::decoded;
 use toolcrib_wire::{RpcError, code};
-
-/// The keyword that names a header, and what that header's name begins with.
-const KEYWORD: &str = "x-mcp-header";
-const PREFIX: &str = "mcp-param-";
 
 /// Fails if a header is not what the arguments say. One that is missing is missed only where the
 /// client was shown the schema.
@@ -20,39 +15,28 @@ pub(super) fn check(
     arguments: Option<&RawValue>,
     is_shown: bool,
 ) -> Result<(), RpcError> {
-    if memmem::find(schema.as_bytes(), KEYWORD.as_bytes()).is_none() {
+    // A schema that is wrong in this has nothing to ask of a client.
+    let repeated = Repeated::all(schema).unwrap_or_default();
+    if repeated.is_empty() {
         return Ok(());
     }
-    let Ok(schema) = serde_json::from_str(schema) else { return Ok(()) };
     // What can't be read is refused where it is needed.
     let arguments = arguments.and_then(|raw| serde_json::from_str(raw.get()).ok());
-    agree(headers, &schema, &arguments.unwrap_or_default(), is_shown)
-}
-
-fn agree(
-    headers: &HeaderMap,
-    schema: &Value,
-    arguments: &Value,
-    is_shown: bool,
-) -> Result<(), RpcError> {
-    let properties = schema["properties"].as_object();
-    for (name, schema) in properties.into_iter().flatten() {
-        let argument = &arguments[name];
-        if let Some(header) = schema[KEYWORD].as_str() {
-            let header = format!("{PREFIX}{header}");
-            let given: Vec<_> = headers.get_all(&header).iter().collect();
-            let fits = match &given[..] {
-                [] => argument.is_null() || !is_shown,
-                [one] => one.to_str().ok().and_then(decoded).is_some_and(|it| says(&it, argument)),
-                // Of two, somebody on the way may have read the other.
-                _ => false,
-            };
-            if !fits {
-                let text = format!("Header mismatch: {header} is not what `{name}` says");
-                return Err(RpcError::new(code::HEADER_MISMATCH, text));
-            }
+    let arguments: Value = arguments.unwrap_or_default();
+    for repeated in repeated {
+        let argument = repeated.argument(&arguments);
+        let given: Vec<_> = headers.get_all(repeated.header()).iter().collect();
+        let fits = match &given[..] {
+            [] => argument.is_null() || !is_shown,
+            [one] => one.to_str().ok().and_then(decoded).is_some_and(|it| says(&it, argument)),
+            // Of two, somebody on the way may have read the other.
+            _ => false,
+        };
+        if !fits {
+            let (header, path) = (repeated.header(), repeated.path());
+            let text = format!("Header mismatch: {header} is not what `{path}` says");
+            return Err(RpcError::new(code::HEADER_MISMATCH, text));
         }
-        agree(headers, schema, argument, is_shown)?;
     }
     Ok(())
 }
@@ -67,30 +51,11 @@ fn says(header: &str, argument: &Value) -> bool {
     }
 }
 
-/// A header's value, which stands in Base64 if it could not stand there otherwise.
-pub(super) fn decoded(value: &str) -> Option<Cow<'_, str>> {
-    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
-        None => Some(Cow::Borrowed(value)),
-        Some(base64) => {
-            let bytes = data_encoding::BASE64.decode(base64.as_bytes()).ok()?;
-            String::from_utf8(bytes).ok().map(Cow::Owned)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
     use serde_json::value::to_raw_value;
-
-    #[test]
-    fn a_header_may_be_in_base64() {
-        assert_eq!(decoded("us-west1").as_deref(), Some("us-west1"));
-        assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").as_deref(), Some("Hello, 世界"));
-        assert_eq!(decoded("=?base64?!?="), None);
-        assert_eq!(decoded("=?base64?/w==?="), None);
-    }
 
     #[test]
     fn headers_say_what_the_arguments_say() {

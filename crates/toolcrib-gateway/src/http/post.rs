@@ -14,21 +14,23 @@ use tokio::time::timeout;
 use toolcrib_wire::version::header;
 use toolcrib_wire::{Era, Id, Message, RpcError, code, failure};
 
-use super::guard::Visitor;
+use super::guard::{Admitted, Visitor};
 use super::params::{self, decoded};
 use super::sessions::Visit;
 use super::{Http, empty, json, refusal, stream};
 use crate::Endpoint;
 use crate::client::Client;
+use crate::limits::TooMany;
 use crate::methods::{Reply, respond};
 use crate::outbox::{Framing, Outbox};
 use crate::request::{Params, Request};
+use crate::seat::Seat;
 
 impl Http {
     pub(super) async fn post(
         self: &Arc<Self>,
         endpoint: Endpoint,
-        visitor: Visitor,
+        admitted: Admitted,
         request: HttpRequest,
     ) -> Response {
         let Ok(permit) = self.room.clone().try_acquire_owned() else { return too_busy() };
@@ -54,13 +56,18 @@ impl Http {
         };
         match Message::parse(text) {
             Ok(Message::Request { id, method, params }) => {
-                self.request(endpoint, visitor, &headers, permit, (id, method, params)).await
+                self.request(endpoint, admitted, &headers, permit, (id, method, params)).await
             }
             Ok(Message::Notification { method, params }) => {
-                self.notification(&endpoint, visitor, &headers, &method, params)
+                self.told(&endpoint, &admitted.seat, &headers, |client| {
+                    self.gateway.notified(client, &method, params);
+                })
             }
-            // Nothing was asked of the client.
-            Ok(Message::Response { .. }) => empty(StatusCode::ACCEPTED),
+            Ok(Message::Response { id, outcome }) => {
+                self.told(&endpoint, &admitted.seat, &headers, |client| {
+                    client.answered(id.as_ref(), outcome);
+                })
+            }
             Err(malformed) => {
                 let message = failure(malformed.id.as_ref(), &malformed.error);
                 json(StatusCode::BAD_REQUEST, message)
@@ -68,40 +75,37 @@ impl Http {
         }
     }
 
-    fn notification(
+    /// Takes in what wants no answer.
+    fn told(
         &self,
         endpoint: &Endpoint,
-        visitor: Visitor,
+        visitor: &Seat,
         headers: &HeaderMap,
-        method: &str,
-        params: Option<&RawValue>,
+        take: impl FnOnce(&Client),
     ) -> Response {
         // In the stateless era there is none to take part in a session.
         if !headers.contains_key(header::SESSION_ID) {
             return empty(StatusCode::ACCEPTED);
         }
-        let session = match self.session(endpoint, visitor, headers) {
-            Ok(session) => session,
-            Err((status, error)) => return refusal(status, &error),
-        };
-        if method == "notifications/cancelled" {
-            let params = Params::parse(params).unwrap_or_default();
-            let id = params.request_id.map(|raw| serde_json::from_str::<Id>(raw.get()));
-            if let Some(Ok(id)) = id {
-                session.client().cancel(&id);
+        match self.session(endpoint, visitor, headers) {
+            Ok(session) => {
+                take(session.client());
+                empty(StatusCode::ACCEPTED)
             }
+            Err((status, error)) => refusal(status, &error),
         }
-        empty(StatusCode::ACCEPTED)
     }
 
     async fn request(
         self: &Arc<Self>,
         endpoint: Endpoint,
-        visitor: Visitor,
+        admitted: Admitted,
         headers: &HeaderMap,
         permit: OwnedSemaphorePermit,
         (id, method, params): (Id, Cow<'_, str>, Option<&RawValue>),
     ) -> Response {
+        let expired = admitted.expired();
+        let visitor = admitted.seat;
         let version = headers.get(header::PROTOCOL_VERSION);
         let version = version.map(|value| value.to_str().unwrap_or_default());
         let request = match Request::read(id, method, params, version) {
@@ -110,19 +114,17 @@ impl Http {
         };
         if request.era == Era::Stateless {
             let checked = check_headers(headers, &request)
-                .and_then(|()| self.check_params(&endpoint, headers, &request));
+                .and_then(|()| self.check_params(&visitor, &endpoint, headers, &request));
             if let Err(error) = checked {
                 return json(StatusCode::BAD_REQUEST, failure(Some(&request.id), &error));
             }
-            // Without a token nobody knows whether two requests come from one caller.
-            let trail = visitor.and_then(|at| self.trails.get(at)).cloned().unwrap_or_default();
-            let client = Arc::new(Client::new(endpoint, 1).on(trail));
-            return self.stateless(&client, headers, permit, &request).await;
+            let client = Arc::new(Client::new(visitor, endpoint, 1));
+            return self.stateless(&client, headers, permit, &request, expired).await;
         }
         if request.method == "initialize" {
             return self.initialize(endpoint, visitor, &request);
         }
-        let session = match self.session(&endpoint, visitor, headers) {
+        let session = match self.session(&endpoint, &visitor, headers) {
             Ok(session) => session,
             Err((status, error)) => return json(status, failure(Some(&request.id), &error)),
         };
@@ -132,12 +134,14 @@ impl Http {
     /// What headers repeat of a call's arguments must agree with them, as far as the tool is known.
     fn check_params(
         &self,
+        visitor: &Seat,
         endpoint: &Endpoint,
         headers: &HeaderMap,
         request: &Request<'_>,
     ) -> Result<(), RpcError> {
         let name = Params::text(request.params.name).filter(|_| request.method == "tools/call");
-        let Some(tool) = name.and_then(|name| self.gateway.tool_at(endpoint, &name)) else {
+        let Some(tool) = name.and_then(|name| self.gateway.tool_at(visitor, endpoint, &name))
+        else {
             return Ok(());
         };
         let schema = tool.spec().input_schema().get();
@@ -157,13 +161,15 @@ impl Http {
         response
     }
 
-    /// Answers by itself; whoever stops listening cancels.
+    /// Answers by itself; whoever stops listening cancels. Nobody listens longer than until they
+    /// have `expired`.
     async fn stateless(
         &self,
         client: &Arc<Client>,
         headers: &HeaderMap,
         permit: OwnedSemaphorePermit,
         request: &Request<'_>,
+        expired: impl Future<Output = ()> + Send + 'static,
     ) -> Response {
         let id = request.id.clone();
         let gateway = self.gateway.clone();
@@ -172,14 +178,18 @@ impl Http {
         let told = outbox.clone();
         match self.gateway.answer(client, request) {
             Reply::Now(result) => {
-                let status = result.as_ref().map_or_else(status_of, |_| StatusCode::OK);
-                json(status, respond(&id, result))
+                let (status, message) = answer_of(&id, result);
+                json(status, message)
             }
             Reply::Later(work) => {
+                let place = match gateway.enter(client, &work) {
+                    Ok(place) => place,
+                    Err(too_many) => return self.turn_away(&id, &too_many),
+                };
                 let work = async move {
-                    let result = gateway.work(work, &told).await;
+                    let result = gateway.work(work, place, &told).await;
                     drop(permit);
-                    Some(respond(&id, result))
+                    Some(answer_of(&id, result))
                 };
                 stream::answer(Box::pin(work), outbox, accepts_events(headers), keep_alive).await
             }
@@ -189,9 +199,12 @@ impl Http {
                 }
                 let (client, closing) = (client.clone(), self.closing.subscribe());
                 let work = async move {
-                    let result = gateway.listen(&client, &id, filter, &told, closing).await;
+                    let result = tokio::select! {
+                        result = gateway.listen(&client, &id, filter, &told, closing) => result,
+                        () = expired => return None,
+                    };
                     drop(permit);
-                    Some(respond(&id, Ok(result)))
+                    Some(answer_of(&id, Ok(result)))
                 };
                 stream::events(Box::pin(work), outbox, keep_alive)
             }
@@ -214,20 +227,47 @@ impl Http {
             Reply::Later(work) => work,
             Reply::Listen(_) => return empty(StatusCode::INTERNAL_SERVER_ERROR),
         };
+        let place = match self.gateway.enter(&client, &work) {
+            Ok(place) => place,
+            Err(too_many) => return self.turn_away(&id, &too_many),
+        };
         let outbox = Arc::new(Outbox::new(Framing::Events));
+        if !accepts_events(headers) {
+            // Before the work begins: a question must not be laid where nobody looks.
+            outbox.close();
+        }
         let (gateway, told) = (self.gateway.clone(), outbox.clone());
         let (done, awaited) = oneshot::channel();
         let work = async move {
             let _in_use = (session, permit);
-            gateway.work(work, &told).await
+            gateway.work(work, place, &told).await
         };
         let answer = |answer| drop(done.send(answer));
         if let Err(error) = client.start(id.clone(), work, answer) {
             return json(StatusCode::OK, failure(Some(&id), &error));
         }
-        let work = Box::pin(async move { awaited.await.ok() });
+        let work = async move { awaited.await.ok().map(|message| (StatusCode::OK, message)) };
+        let work = Box::pin(work);
         stream::answer(work, outbox, accepts_events(headers), self.options.keep_alive).await
     }
+}
+
+impl Http {
+    /// Answers a caller who asks for too much.
+    fn turn_away(&self, id: &Id, too_many: &TooMany) -> Response {
+        self.gateway.metrics().turned_away();
+        let message = failure(Some(id), &too_many.error());
+        let mut response = json(StatusCode::TOO_MANY_REQUESTS, message);
+        let seconds = too_many.wait.as_secs_f64().ceil().max(1.0) as u64;
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response
+    }
+}
+
+/// A response of the stateless era, with its HTTP status.
+fn answer_of(id: &Id, result: Result<String, RpcError>) -> (StatusCode, String) {
+    let status = result.as_ref().map_or_else(status_of, |_| StatusCode::OK);
+    (status, respond(id, result))
 }
 
 /// The HTTP status of an error in the stateless era.
@@ -244,7 +284,14 @@ fn status_of(error: &RpcError) -> StatusCode {
 /// What headers repeat of the body must agree with it: others on the way go by the headers.
 fn check_headers(headers: &HeaderMap, request: &Request<'_>) -> Result<(), RpcError> {
     let mismatch = |text: String| Err(RpcError::new(code::HEADER_MISMATCH, text));
-    let named = (request.method == "tools/call").then_some(header::NAME);
+    let params = &request.params;
+    let subject = match &*request.method {
+        "tools/call" | "prompts/get" => Some(params.name),
+        "resources/read" => Some(params.uri),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some(params.task_id),
+        _ => None,
+    };
+    let named = subject.map(|_| header::NAME);
     for name in [header::PROTOCOL_VERSION, header::METHOD].into_iter().chain(named) {
         let mut values = headers.get_all(name).iter();
         // Of two, somebody on the way may have read the other.
@@ -253,7 +300,7 @@ fn check_headers(headers: &HeaderMap, request: &Request<'_>) -> Result<(), RpcEr
         };
         let body = match name {
             header::METHOD => Some(Cow::Borrowed(&*request.method)),
-            header::NAME => Params::text(request.params.name),
+            header::NAME => Params::text(subject.flatten()),
             // It was compared when the request was read.
             _ => continue,
         };

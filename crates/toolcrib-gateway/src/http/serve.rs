@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::{Http, router};
+use crate::oauth::OAuth;
 use crate::options::HttpOptions;
 use crate::{Gateway, GatewayError};
 
@@ -25,7 +26,7 @@ impl Gateway {
     /// Serves clients over HTTP until `shutdown` is ready. Requests that run by then may finish
     /// for a while.
     ///
-    /// An address that other machines can reach is refused unless there are tokens.
+    /// An address that other machines can reach is refused unless callers need a token.
     pub async fn serve_http(
         &self,
         listener: TcpListener,
@@ -34,8 +35,11 @@ impl Gateway {
     ) -> Result<(), GatewayError> {
         let address = listener.local_addr().map_err(GatewayError::io("can't listen"))?;
         options.loopback = address.ip().to_canonical().is_loopback();
-        if !options.loopback && options.tokens.is_empty() {
+        if !options.loopback && options.tokens.is_empty() && options.oauth.is_none() {
             return Err(GatewayError::Unguarded { address });
+        }
+        if let Some((field, reason)) = options.oauth.as_ref().and_then(OAuth::fault) {
+            return Err(GatewayError::OAuth { field, reason });
         }
         let room = Arc::new(Semaphore::new(options.connections.clamp(1, Semaphore::MAX_PERMITS)));
         let mut protocol = http1::Builder::new();
@@ -85,6 +89,7 @@ impl Gateway {
         let _ = http.closing.send(true);
         let _ = timeout(self.options().drain, graceful.shutdown()).await;
         http.sessions.end_all();
+        self.parking().clear();
         connections.shutdown().await;
         Ok(())
     }

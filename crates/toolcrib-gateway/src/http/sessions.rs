@@ -2,26 +2,25 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
+use tokio::time::sleep;
 
 use super::guard::Visitor;
 use crate::client::Client;
+use crate::ends::Ends;
 use crate::options::HttpOptions;
-use crate::outbox::Outbox;
+use crate::seat::Seat;
 use crate::{Endpoint, Gateway};
 
 /// One client, from `initialize` on.
 pub(super) struct Session {
     id: String,
     client: Arc<Client>,
-    visitor: Visitor,
     /// When it was last of use.
     used: Mutex<Instant>,
-    /// Where notices go, while the client listens.
-    stream: Mutex<Weak<Outbox>>,
 }
 
 /// A session in use, by a request or a stream.
@@ -44,15 +43,16 @@ impl Drop for Visit {
 pub(super) struct Sessions {
     gateway: Gateway,
     most: usize,
+    /// How many one caller may have.
+    share: usize,
     idle: Duration,
-    open: Mutex<Open>,
+    open: Arc<Mutex<Open>>,
+    /// Looks for those left alone, once there are any: they hold memory.
+    sweeping: OnceLock<Ends>,
 }
 
-struct Open {
-    sessions: HashMap<String, Arc<Session>>,
-    /// When those left alone were last looked for.
-    swept: Instant,
-}
+/// By their ids.
+type Open = HashMap<String, Arc<Session>>;
 
 impl Session {
     pub(super) fn id(&self) -> &str {
@@ -61,26 +61,6 @@ impl Session {
 
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
-    }
-
-    /// Sends notices to this stream from now on. The one before ends: a client that opens another
-    /// has lost it.
-    pub(super) fn open_stream(&self, outbox: &Arc<Outbox>) {
-        let before = std::mem::replace(&mut *lock(&self.stream), Arc::downgrade(outbox));
-        if let Some(before) = before.upgrade() {
-            before.close();
-        }
-        // Whoever ends the session now finds the stream; whoever did before has not.
-        if self.client.has_ended() {
-            outbox.close();
-        }
-    }
-
-    fn end(&self) {
-        self.client.end();
-        if let Some(stream) = lock(&self.stream).upgrade() {
-            stream.close();
-        }
     }
 }
 
@@ -92,11 +72,14 @@ fn is_left_alone(session: &Arc<Session>, idle: Duration) -> bool {
 impl Sessions {
     pub(super) fn new(options: &HttpOptions, gateway: Gateway) -> Self {
         let (most, idle) = (options.sessions, options.session_idle);
-        let open = Open { sessions: HashMap::new(), swept: Instant::now() };
-        Self { gateway, most, idle, open: Mutex::new(open) }
+        // Where callers are told apart, none of them takes the place of all others.
+        let is_shared = options.tokens.len() > 1 || options.oauth.is_some();
+        let share = if is_shared { most.div_ceil(4) } else { most };
+        let (open, sweeping) = (Arc::default(), OnceLock::new());
+        Self { gateway, most, share, idle, open, sweeping }
     }
 
-    /// Opens a session; `None` if there are too many.
+    /// Opens a session; `None` if there are too many, of all callers or of this one.
     pub(super) fn open(&self, endpoint: Endpoint, visitor: Visitor) -> Option<Visit> {
         let mut bytes = [0; 16];
         // Without chance an id could be guessed, so there is none.
@@ -104,56 +87,77 @@ impl Sessions {
         let requests_in_flight = self.gateway.options().requests_in_flight;
         let session = Arc::new(Session {
             id: HEXLOWER.encode(&bytes),
-            client: Arc::new(Client::new(endpoint, requests_in_flight)),
-            visitor,
+            client: Arc::new(Client::new(visitor, endpoint, requests_in_flight)),
             used: Mutex::new(Instant::now()),
-            stream: Mutex::default(),
         });
+        self.sweeping.get_or_init(|| {
+            let sweeping = sweep(Arc::downgrade(&self.open), self.idle);
+            Ends(tokio::spawn(sweeping).abort_handle())
+        });
+        let principal = session.client.principal();
+        let is_own = |session: &Session| session.client.principal() == principal;
+        let takes_all = |open: &Open| open.len() >= self.most;
+        let takes_share = |open: &Open| {
+            open.len() >= self.share && open.values().filter(|it| is_own(it)).count() >= self.share
+        };
         let mut open = lock(&self.open);
-        // What is left alone holds memory: it is looked for now and then. When space is short, who
-        // stayed away for a while gives way to who comes: they can begin again.
-        let short = self.idle / 8;
-        let is_full = open.sessions.len() >= self.most;
-        if is_full || open.swept.elapsed() > short {
-            open.swept = Instant::now();
-            let idle = if is_full { short } else { self.idle };
-            open.sessions.retain(|_, session| !is_left_alone(session, idle));
+        // When space is short, who stayed away for a while gives way to who comes: they can begin
+        // again.
+        let (of_all, of_own) = (takes_all(&open), takes_share(&open));
+        if of_all || of_own {
+            let away = self.idle / 8;
+            let goes = |session: &Arc<Session>| of_all || is_own(session);
+            open.retain(|_, session| !(goes(session) && is_left_alone(session, away)));
+            if takes_all(&open) || takes_share(&open) {
+                return None;
+            }
         }
-        if open.sessions.len() >= self.most {
-            return None;
-        }
-        open.sessions.insert(session.id.clone(), session.clone());
+        open.insert(session.id.clone(), session.clone());
         Some(Visit(session))
     }
 
     /// The session of that id, if it is this visitor's and at this endpoint.
-    pub(super) fn find(&self, id: &str, endpoint: &Endpoint, visitor: Visitor) -> Option<Visit> {
+    pub(super) fn find(&self, id: &str, endpoint: &Endpoint, visitor: &Seat) -> Option<Visit> {
         let mut open = lock(&self.open);
-        let session = open.sessions.get(id)?;
+        let session = open.get(id)?;
         if is_left_alone(session, self.idle) {
-            open.sessions.remove(id);
+            open.remove(id);
             return None;
         }
-        let is_theirs = session.visitor == visitor && session.client.endpoint == *endpoint;
+        let is_theirs =
+            session.client.seat.is_same(visitor) && session.client.endpoint == *endpoint;
         is_theirs.then(|| Visit(session.clone()))
     }
 
     /// Ends a session with all it runs.
     pub(super) fn end(&self, id: &str) {
-        let ended = lock(&self.open).sessions.remove(id);
+        let ended = lock(&self.open).remove(id);
         if let Some(session) = ended {
-            session.end();
+            session.client.end();
         }
     }
 
     /// Ends every session.
     pub(super) fn end_all(&self) {
-        let all = std::mem::take(&mut lock(&self.open).sessions);
-        all.values().for_each(|session| session.end());
+        let all = std::mem::take(&mut *lock(&self.open));
+        all.values().for_each(|session| session.client.end());
     }
 
     pub(super) fn len(&self) -> usize {
-        lock(&self.open).sessions.len()
+        lock(&self.open).len()
+    }
+}
+
+/// Ends the sessions that are left alone, now and then.
+async fn sweep(open: Weak<Mutex<Open>>, idle: Duration) {
+    let pause = (idle / 8).clamp(Duration::from_millis(100), Duration::from_secs(60));
+    loop {
+        sleep(pause).await;
+        let Some(open) = open.upgrade() else { return };
+        let left: Vec<_> =
+            lock(&open).extract_if(|_, session| is_left_alone(session, idle)).collect();
+        // They end without the lock.
+        drop(left);
     }
 }
 

@@ -16,8 +16,9 @@ use crate::outbox::{Framing, Outbox, Reading, frame};
 /// Says nothing, but shows that the other side is there.
 const ALIVE: &[u8] = b":\n\n";
 
-/// Work that ends with the response's text, or with none if it was cancelled.
-pub(super) type Work = BoxFuture<'static, Option<String>>;
+/// Work that ends with the response's text, or with none if it was cancelled. The status is for
+/// an answer that nothing was sent before.
+pub(super) type Work = BoxFuture<'static, Option<(StatusCode, String)>>;
 
 /// Answers with plain JSON if the work is soon done and has nothing to say before, and with a
 /// stream of events otherwise: clients give up on an answer that does not begin. Dropping the
@@ -46,10 +47,10 @@ pub(super) async fn answer(
     };
     match done {
         None if !may_stream => empty(StatusCode::NO_CONTENT),
-        Some(message) if reading.0.is_empty() => json(StatusCode::OK, message),
+        Some((status, message)) if reading.0.is_empty() => json(status, message),
         done => {
             let mut bytes = reading.0.take_now();
-            if let Some(message) = done {
+            if let Some((_, message)) = done {
                 frame(Framing::Events, &message, &mut bytes);
             }
             events_of(Body::from(bytes))
@@ -94,7 +95,7 @@ impl Stream {
             done = work => {
                 self.work = None;
                 bytes = self.reading.0.take_now();
-                if let Some(message) = done {
+                if let Some((_, message)) = done {
                     frame(Framing::Events, &message, &mut bytes);
                 }
             }

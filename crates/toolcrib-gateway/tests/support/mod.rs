@@ -2,8 +2,11 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod asking;
 mod odd;
+mod offered;
 mod served;
+mod shelf;
 
 use std::time::Duration;
 
@@ -17,9 +20,15 @@ use toolcrib_gateway::{Endpoint, Gateway, GatewayError, Options};
 use toolcrib_runtime::Crib;
 
 #[allow(unused_imports, reason = "each test file uses a part")]
+pub use asking::Asking;
+#[allow(unused_imports, reason = "each test file uses a part")]
 pub use odd::{Odd, RICH};
 #[allow(unused_imports, reason = "each test file uses a part")]
+pub use offered::{Offered, VENDOR, raw};
+#[allow(unused_imports, reason = "each test file uses a part")]
 pub use served::{Served, answer, events};
+#[allow(unused_imports, reason = "each test file uses a part")]
+pub use shelf::Shelf;
 
 pub const LONG: Duration = Duration::from_secs(60);
 

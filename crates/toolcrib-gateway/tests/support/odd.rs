@@ -8,7 +8,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use toolcrib_core::{Annotations, GroupId, Schema, ToolName, ToolSpec};
-use toolcrib_runtime::{CallError, Invocation, Listing, RpcError, ToolResult, Toolset};
+use toolcrib_runtime::{CallError, Invocation, Listing, RpcError, Server, ToolResult, Toolset};
+
+use super::offered::Offered;
 
 /// A result with something of everything, spelled oddly.
 pub const RICH: &str = r#"{ "content":[{"type":"text","text":"a","x-new":1.0},{"type":"image","data":"aGk=","mimeType":"image/png"}],"structuredContent":{"n":12345678901234567890123},"_meta":{"k":1},"vendor":[] }"#;
@@ -23,12 +25,18 @@ pub struct Odd {
     pub release: Arc<Notify>,
     /// The list is given only after this.
     pub gate: Option<Arc<Notify>>,
+    /// What it is beside its tools.
+    pub offered: Option<Arc<Offered>>,
 }
 
 impl Odd {
     pub fn new(name: &'static str) -> Self {
         let (cancelled, blocking, release) = Default::default();
-        Self { name, extra_tools: 0, cancelled, blocking, release, gate: None }
+        Self { name, extra_tools: 0, cancelled, blocking, release, gate: None, offered: None }
+    }
+
+    pub fn offering(name: &'static str, offered: &Arc<Offered>) -> Self {
+        Self { offered: Some(offered.clone()), ..Self::new(name) }
     }
 }
 
@@ -81,6 +89,10 @@ impl Toolset for Odd {
             listing.description = Some(format!("The {} server.", self.name));
             Ok(listing)
         })
+    }
+
+    fn server(&self) -> Option<&dyn Server> {
+        self.offered.as_deref().map(|offered| offered as &dyn Server)
     }
 
     fn call(&self, invocation: Invocation) -> BoxFuture<'_, Result<ToolResult, CallError>> {

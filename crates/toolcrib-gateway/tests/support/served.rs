@@ -76,7 +76,12 @@ impl Served {
             .post(path)
             .header("mcp-protocol-version", "2026-07-28")
             .header("mcp-method", method);
-        if let Some(name) = params["name"].as_str() {
+        let name = match method {
+            "resources/read" => &params["uri"],
+            _ if method.starts_with("tasks/") => &params["taskId"],
+            _ => &params["name"],
+        };
+        if let Some(name) = name.as_str() {
             request = request.header("mcp-name", name);
         }
         request.body(rpc(1, method, params))
