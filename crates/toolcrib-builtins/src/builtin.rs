@@ -153,7 +153,7 @@ pub struct BuiltinTools {
 
 impl BuiltinTools {
     /// Which server it is.
-    pub fn server(&self) -> Builtin {
+    pub fn builtin(&self) -> Builtin {
         self.server
     }
 

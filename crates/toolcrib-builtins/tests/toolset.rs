@@ -8,7 +8,7 @@ use toolcrib_core::{GroupId, ToolName};
 use toolcrib_runtime::{Invocation, ToolResult, Toolset as _};
 
 async fn call(tools: &BuiltinTools, tool: &str, arguments: serde_json::Value) -> ToolResult {
-    let name = ToolName::mcp(tools.server().name(), tool);
+    let name = ToolName::mcp(tools.builtin().name(), tool);
     tools.call(Invocation::new(name, arguments)).await.unwrap()
 }
 
