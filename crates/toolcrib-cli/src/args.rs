@@ -9,8 +9,8 @@ use toolcrib::{Engine, Mode, Preset, ProviderClass, Settings, StrategyChoice};
 
 use crate::config::{Config, ConfigCommand, Environment, Server};
 use crate::output::{self, Misuse};
-use crate::{builtin, call, chat, client_config, demo, doctor, edit, eval, import};
-use crate::{plan, prompt, run, search, serve, servers, sessions, tools, usage};
+use crate::{builtin, call, chat, client_config, demo, doctor, edit, eval, import, login};
+use crate::{plan, prompt, review, run, search, serve, servers, sessions, tools, usage};
 
 /// Keep thousands of tools at hand and send a model a few hundred tokens.
 ///
@@ -82,6 +82,8 @@ pub(crate) enum Command {
     Call(call::CallArgs),
     /// Start every server, check it, and say how to mend what is wrong
     Doctor(doctor::DoctorArgs),
+    /// Show tools whose definitions have changed since they were approved, and approve them
+    Review(review::ReviewArgs),
     /// Run one of the built-in servers over stdio
     Builtin(builtin::BuiltinArgs),
     /// List tools: what each costs, what is sent and what waits
@@ -102,6 +104,10 @@ pub(crate) enum Command {
     Add(edit::AddArgs),
     /// Remove a server from toolcrib.toml
     Remove(edit::RemoveArgs),
+    /// Log in at a server that wants it
+    Login(login::LoginArgs),
+    /// Forget the login at a server
+    Logout(login::LogoutArgs),
     /// Print what to paste into a client's configuration
     ClientConfig(client_config::ClientConfigArgs),
     /// Check toolcrib.toml, or show what it amounts to

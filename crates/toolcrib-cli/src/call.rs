@@ -158,8 +158,8 @@ async fn converse(tool: &str, fleet: &Fleet, context: &Context) -> anyhow::Resul
         fleet.warn(context);
     }
     let add = |server: Upstream| {
-        let crib = crib.clone();
-        async move { drop(crib.add(server).await) }
+        let (crib, pinned) = (crib.clone(), fleet.pinned(&server));
+        async move { drop(crib.add(pinned).await) }
     };
     for (server, ()) in ask_each(&meant, context, add).await {
         let UpstreamState::Failed(reason) = server.status().state else { continue };

@@ -3,6 +3,8 @@
 
 mod agent;
 mod command;
+#[cfg(test)]
+mod damaged;
 mod embedder;
 mod entry;
 mod environment;
@@ -11,9 +13,11 @@ mod fault;
 mod file;
 mod foreign;
 mod gateway;
+mod oauth;
 mod search;
 mod secret;
 mod servers;
+mod telemetry;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,21 +27,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolcrib::tokens::Models;
 use toolcrib::{
-    EagerRules, Embedder, Mode, Policy, PolicyRules, Preset, ProviderClass, Settings,
+    Definitions, EagerRules, Embedder, Mode, Policy, PolicyRules, Preset, ProviderClass, Settings,
     StrategyChoice,
 };
 
 pub(crate) use agent::{AgentEntry, ProviderName, Then};
 pub(crate) use command::{ConfigCommand, run};
 pub(crate) use embedder::{EmbedderChoice, OwnEmbedder};
-pub(crate) use entry::{Era, ServerEntry, name_fault};
+pub(crate) use entry::{Era, ServerEntry, Sessions, name_fault};
 pub(crate) use environment::{Environment, is_harmless};
 pub(crate) use file::{file_to_edit, is_json, read_text};
 pub(crate) use foreign::{ForeignFile, Found};
-pub(crate) use gateway::{Gateway, address};
+pub(crate) use gateway::{AuditEntry, Gateway, Verbs, address};
 pub(crate) use search::Search;
 pub(crate) use secret::{Secret, mask_url};
 pub(crate) use servers::{Launch, Server, workspace};
+pub(crate) use telemetry::{Collector, Telemetry};
 
 use crate::output::Misuse;
 
@@ -84,6 +89,9 @@ pub(crate) struct Config {
     pub(crate) search_limit_max: Option<usize>,
     /// The most bytes of schemas in one result.
     pub(crate) result_bytes: Option<usize>,
+    /// What becomes of tools whose definitions are not those that were approved. `tell` unless
+    /// given.
+    pub(crate) definitions: Option<Definitions>,
     /// Which tools are sent in full at any rate.
     pub(crate) eager: EagerRules,
     /// Which tools exist for the caller at all.
@@ -129,7 +137,9 @@ impl Config {
         };
         let folder = file.parent().unwrap_or(Path::new(""));
         let paths = config.tools.iter_mut().chain(&mut config.models);
-        paths.chain(&mut config.gateway.cache_dir).for_each(|path| *path = folder.join(&*path));
+        let audit = config.gateway.audit.as_mut().map(|audit| &mut audit.file);
+        let paths = paths.chain(&mut config.gateway.cache_dir).chain(audit);
+        paths.for_each(|path| *path = folder.join(&*path));
         config.file = Some(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
         Ok(config)
     }
@@ -207,6 +217,7 @@ impl Config {
             result_bytes: Some(settings.result_bytes),
             eager: settings.eager,
             policy: self.policy.clone(),
+            definitions: Some(self.definitions.unwrap_or_default()),
             search: self.search.clone(),
             gateway: self.gateway.clone(),
             agent: self.agent.clone(),

@@ -80,12 +80,12 @@ async fn examine(
         checks.push(server::examine(&server, checked, took));
     }
     server::compare(&meant, &mut checks);
-    for builtin in fleet.builtins.iter().filter(|it| is_meant(it.server().name())) {
+    for builtin in fleet.builtins.iter().filter(|it| is_meant(it.builtin().name())) {
         let specs = builtin.list().await.map(|listing| listing.specs).unwrap_or_default();
         let tools = counted(specs.len(), "tool");
         let tokens = number(tokens(builtin.id(), specs));
         let summary = format!("built in: {tools}, {tokens} tokens");
-        checks.push(Check::new(Kind::Server, builtin.server().name(), summary));
+        checks.push(Check::new(Kind::Server, builtin.builtin().name(), summary));
     }
     for (name, reason) in fleet.unusable.iter().filter(|(name, _)| is_meant(name)) {
         let mut check = Check::new(Kind::Server, name, "can't be used");

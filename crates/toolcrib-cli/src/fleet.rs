@@ -1,8 +1,9 @@
 //! The servers in use: those of the configuration, or the built-in ones if it has none.
 
 mod ask;
+mod pins;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +11,24 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::task::JoinSet;
 use toolcrib::builtins::{self, Builtin, BuiltinTools};
-use toolcrib::mcp::{Environment, Era, Launch, ServerConfig, Upstream, Upstreams};
-use toolcrib::store::SqliteStore;
-use toolcrib::{Crib, CribBuilder, Embeddings, Naming, Settings};
+use toolcrib::mcp::{
+    Environment, Era, Launch, Logins, OAuth, ServerConfig, Sharing, Upstream, Upstreams,
+};
+use toolcrib::store::{FileCredentials, SqliteStore};
+use toolcrib::{Crib, CribBuilder, Embeddings, Naming, PinStore, Settings};
 
 use crate::args::Context;
 use crate::config::{self, Server};
 use crate::output::{self, Interrupted};
 use crate::serve;
 pub(crate) use ask::{ask_each, register};
+pub(crate) use pins::Pinning;
 
 /// The file in the cache folder that says what servers listed.
 const STORE_FILE: &str = "toolcrib.db";
+
+/// The file in the data folder that holds logins, in a folder that only its owner can enter.
+const LOGINS_FILE: &str = "credentials/logins.json";
 
 /// How long a client waits for the lists that are known, so that what it is told first has them.
 const KNOWN_SOON: Duration = Duration::from_secs(1);
@@ -37,6 +44,10 @@ pub(crate) struct Fleet {
     pub(crate) store: Result<Option<SqliteStore>, String>,
     /// Whether it is also kept which tools are called after which queries.
     learn: bool,
+    /// Where it is kept which definitions were approved.
+    pub(crate) pins: Arc<dyn PinStore>,
+    /// What holds for the definitions of each server, by its name.
+    pub(crate) pinning: HashMap<String, Pinning>,
     pub(crate) servers: Vec<Upstream>,
     pub(crate) builtins: Vec<Arc<BuiltinTools>>,
     /// Servers that can't be used as they are configured, with the reason.
@@ -70,16 +81,27 @@ impl Fleet {
     /// Opens the servers of the configuration; if it has none, the built-in ones over the
     /// current folder.
     pub(crate) fn open(context: &Context) -> anyhow::Result<Self> {
+        Self::open_with(context, logins(context))
+    }
+
+    /// The same with other logins than those that are kept already.
+    pub(crate) fn open_with(context: &Context, logins: Option<Logins>) -> anyhow::Result<Self> {
         let store = open_store(context);
         let at_once = context.config.gateway.start_at_once;
         let upstreams = match &store {
             Ok(Some(store)) => Upstreams::new(store.clone(), at_once),
             _ => Upstreams::new((), at_once),
         };
+        if let Some(logins) = logins {
+            upstreams.use_logins(logins);
+        }
         let configured = context.servers();
         let (mut servers, mut disabled) = (Vec::new(), Vec::new());
         let (builtins, mut unusable) =
             if configured.is_empty() { open_builtins(context)? } else { Default::default() };
+        let pinning = configured.iter().map(|it| (it.name.clone(), Pinning::of(it))).collect();
+        // Without servers there is nothing to compare.
+        let pins = if configured.is_empty() { Arc::new(()) } else { pins::open(context) };
         for server in configured {
             match to_config(&server) {
                 _ if !server.enabled => disabled.push(server.name),
@@ -88,7 +110,7 @@ impl Fleet {
             }
         }
         let learn = context.config.search.learn;
-        Ok(Self { upstreams, store, learn, servers, builtins, unusable, disabled })
+        Ok(Self { upstreams, store, learn, pins, pinning, servers, builtins, unusable, disabled })
     }
 
     /// Tells that there is nowhere to keep what servers list.
@@ -112,7 +134,7 @@ impl Fleet {
     /// The names of all that can be used.
     pub(crate) fn names(&self) -> Vec<&str> {
         let servers = self.servers.iter().map(|server| server.config().name.as_str());
-        servers.chain(self.builtins.iter().map(|builtin| builtin.server().name())).collect()
+        servers.chain(self.builtins.iter().map(|builtin| builtin.builtin().name())).collect()
     }
 
     /// A crib over all of them. What is known of a server is there at once; the others follow
@@ -136,7 +158,7 @@ impl Fleet {
         let (mut listing, mut awaited) = (JoinSet::new(), 0);
         for server in &self.servers {
             let known = server.known();
-            let listed = crib.add_soon(server.clone());
+            let listed = crib.add_soon(self.pinned(server));
             if let Some(tools) = known {
                 awaited += tools;
                 listing.spawn(listed);
@@ -167,6 +189,12 @@ pub(crate) fn kept(context: &Context) -> anyhow::Result<Option<SqliteStore>> {
         Some(file) => Ok(Some(SqliteStore::open(file)?)),
         None => Ok(None),
     }
+}
+
+/// The logins that are kept, if there is a place for them. Nobody is asked to log in.
+pub(crate) fn logins(context: &Context) -> Option<Logins> {
+    let file = data_dir(&context.env)?.join(LOGINS_FILE);
+    Some(Logins::new(FileCredentials::new(file)))
 }
 
 /// Where what servers listed is kept. Without it everything works, only slower.
@@ -201,7 +229,8 @@ pub(crate) fn data_dir(env: &config::Environment) -> Option<PathBuf> {
     Some(env.data_home()?.join("toolcrib"))
 }
 
-fn to_config(server: &Server) -> Result<ServerConfig, String> {
+pub(crate) fn to_config(server: &Server) -> Result<ServerConfig, String> {
+    let mut oauth = OAuth::default();
     let launch = match &server.launch {
         config::Launch::Command { command, args, env, own_env, cwd } => Launch::Command {
             command: command.clone(),
@@ -209,13 +238,15 @@ fn to_config(server: &Server) -> Result<ServerConfig, String> {
             env: environment(env, own_env),
             cwd: cwd.clone(),
         },
-        config::Launch::Http { url, headers } => {
+        config::Launch::Http { url, headers, oauth: how } => {
+            oauth.clone_from(how);
             Launch::Http { url: url.clone(), headers: headers.clone() }
         }
         config::Launch::Unusable { reason } => return Err(reason.clone()),
     };
     let mut config = ServerConfig::http(&server.name, "");
     config.launch = launch;
+    config.oauth = oauth;
     config.title = server.title.clone();
     config.description = server.description.clone();
     config.eager = server.eager;
@@ -224,11 +255,20 @@ fn to_config(server: &Server) -> Result<ServerConfig, String> {
     config.start_limit = server.start_limit;
     config.call_limit = server.call_limit;
     config.idle_stop = server.idle_stop;
+    config.trust_annotations = server.trust_annotations;
     config.era = match server.era {
         config::Era::Auto => None,
         config::Era::Y2025 => Some(Era::Sessions),
         config::Era::Y2026 => Some(Era::Stateless),
     };
+    config.sessions = match server.sessions {
+        config::Sessions::Auto => Sharing::Auto,
+        config::Sessions::Shared => Sharing::Shared,
+        config::Sessions::Own => Sharing::Own,
+    };
+    config.connections = server.connections;
+    config.in_flight = server.in_flight;
+    config.queue = server.queue;
     Ok(config)
 }
 

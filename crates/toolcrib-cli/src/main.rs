@@ -7,8 +7,9 @@
 //!    the servers it amounts to.
 //! 3. `fleet`: the servers in use, asked for what they have and ended in the end.
 //!    `embedder`: the embedder behind an address, if one is configured.
-//! 4. `serve`, `builtin`: the gateway, and a built-in server as one of its own.
+//! 4. `serve`, `builtin`: the gateway, and a built-in server as one of its own. `audit`: its log.
 //! 5. `servers`, `call`, `doctor`: what servers have, do and lack. `demo`: all of it at once.
+//!    `review`: what has changed in their definitions.
 //! 6. `run`, `chat`: a model with the servers' tools. `model`: which one; `agent`: what both have in
 //!    common; `follow`: one run as it is seen; `input`: lines from a person or a pipe.
 //!    `sessions`: what is kept of chats.
@@ -17,10 +18,13 @@
 //!    `usage`: what was learned from use.
 //! 8. `client`: the MCP clients that are known, and where their files are, for `import` and
 //!    `client_config`. `edit`: add and remove.
-//! 9. `output`: the one place that prints.
+//! 9. `login`: at servers that want it; `browser`: bringing a person there.
+//! 10. `output`: the one place that prints.
 
 mod agent;
 mod args;
+mod audit;
+mod browser;
 mod builtin;
 mod call;
 mod chat;
@@ -36,10 +40,12 @@ mod fleet;
 mod follow;
 mod import;
 mod input;
+mod login;
 mod model;
 mod output;
 mod plan;
 mod prompt;
+mod review;
 mod run;
 mod sample;
 mod search;
@@ -47,6 +53,7 @@ mod serve;
 mod servers;
 mod sessions;
 mod sources;
+mod telemetry;
 mod tools;
 mod usage;
 
@@ -90,10 +97,13 @@ fn run(args: &Args) -> anyhow::Result<()> {
         Command::Search(args) => search::run(args, &context),
         Command::Eval(args) => eval::run(args, &context),
         Command::Sessions(args) => sessions::run(args, &context),
+        Command::Review(args) => review::run(args, &context),
         Command::Usage(args) => usage::run(args, &context),
         Command::Prompt(args) => prompt::run(args, &context),
         Command::Plan(args) => plan::run(args, &context),
         Command::ClientConfig(args) => client_config::run(args, &context),
+        Command::Login(args) => login::log_in(args, &context),
+        Command::Logout(args) => login::log_out(args, &context),
         Command::Builtin(_)
         | Command::Demo(_)
         | Command::Doctor(_)

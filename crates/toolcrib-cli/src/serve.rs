@@ -2,21 +2,25 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use toolcrib::Naming;
 use toolcrib::gateway::{Endpoint, Gateway, GatewayError, HttpOptions, Options, TokenHash};
+use toolcrib::{AuditLog, Naming, Policy};
 
 use crate::args::Context;
+use crate::audit::AuditFile;
 use crate::client_config;
 use crate::config;
 use crate::embedder::Embedder;
-use crate::fleet::Fleet;
+use crate::fleet::{self, Fleet};
 use crate::follow::{hangup, hung_up};
+use crate::login;
 use crate::output::{self, Interrupted, Misuse, counted};
+use crate::telemetry::Telemetry;
 
 /// An end that takes no longer needs no explanation.
 const SOON: Duration = Duration::from_millis(500);
@@ -28,6 +32,7 @@ Examples:
   toolcrib serve --stdio                    for a client that starts its servers
   toolcrib serve --http 127.0.0.1:8080      on another port
   toolcrib serve --config ~/.cursor/mcp.json
+  toolcrib serve --login                    servers that want it have you log in
   toolcrib client-config claude-code        what to paste into a client
 
 Endpoints: /mcp (find, load and call: the default), /mcp/full (every tool, for clients that defer
@@ -43,6 +48,9 @@ pub(crate) struct ServeArgs {
     /// What the client sees over stdio: meta, full, inject or s/SERVER
     #[arg(long, value_name = "NAME", default_value = "meta", requires = "stdio")]
     endpoint: Endpoint,
+    /// When a server wants a login, open a page in the browser
+    #[arg(long)]
+    login: bool,
     /// What to log to standard error: error, warn, info, debug or trace
     /// [default: info; with --stdio warn, with --quiet error]
     #[arg(long, value_name = "LEVEL")]
@@ -74,15 +82,25 @@ async fn serve(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
     let ended = ended();
     // Before servers are started for nothing.
     let listener = if args.stdio { None } else { Some(listen(args, context).await?) };
-    let fleet = Fleet::open(context)?;
+    let fleet = match (args.login, fleet::logins(context)) {
+        (true, Some(logins)) => Fleet::open_with(context, Some(login::opening(logins, context)))?,
+        _ => Fleet::open(context)?,
+    };
     fleet.warn(context);
-    let settings = context.config.settings(None);
+    let mut settings = context.config.settings(None);
+    settings.split_calls = context.config.gateway.verbs == config::Verbs::Split;
+    let audit =
+        context.config.gateway.audit.as_ref().map(AuditFile::open).transpose()?.map(Arc::new);
     let embedder = Embedder::open(context);
     let embeddings = embedder.as_ref().map(|embedder| embedder.embeddings.clone());
     let crib = fleet.crib(settings.clone(), Naming::Gateway, embeddings).await?;
     let mut options = Options::default();
     options.settings = settings;
     options.policy = context.config.policy()?;
+    options.limits = context.config.gateway.limits.limits();
+    options.audit = audit.clone().map(|audit| audit as Arc<dyn AuditLog>);
+    let telemetry = Telemetry::open(context)?;
+    options.tracer = telemetry.as_ref().map(Telemetry::tracer);
     let gateway = Gateway::new(crib, options)?;
     let served: anyhow::Result<()> = match listener {
         None => {
@@ -95,7 +113,7 @@ async fn serve(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
         }
         Some(listener) => {
             greet(listener.local_addr()?, context, &fleet);
-            let options = http_options(&context.config.gateway);
+            let options = http_options(&context.config.gateway)?;
             let asked = Notify::new();
             let end = async {
                 ended.await;
@@ -108,7 +126,14 @@ async fn serve(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
         }
     };
     fleet.shut_down().await;
+    if let Some(audit) = audit {
+        audit.flush();
+    }
     embedder.iter().for_each(Embedder::flush);
+    if let Some(telemetry) = telemetry {
+        // It waits on a thread of its own.
+        let _ = tokio::task::spawn_blocking(move || telemetry.shut_down()).await;
+    }
     served
 }
 
@@ -116,10 +141,11 @@ async fn serve(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
 async fn listen(args: &ServeArgs, context: &Context) -> anyhow::Result<TcpListener> {
     let config = &context.config.gateway;
     let address = args.http.unwrap_or(config.http);
-    if !address.ip().to_canonical().is_loopback() && config.token_hashes().is_empty() {
+    if !address.ip().to_canonical().is_loopback() && !config.is_guarded() {
         let text = format!(
             "{address} can be reached from other machines, so callers must bring a token: name \
-             its hash under [gateway.tokens] in toolcrib.toml, or listen on a loopback address \
+             its hash under [gateway.tokens] in toolcrib.toml, or who gives tokens under \
+             [gateway.oauth], or listen on a loopback address \
              such as 127.0.0.1:{}",
             address.port()
         );
@@ -137,19 +163,26 @@ async fn listen(args: &ServeArgs, context: &Context) -> anyhow::Result<TcpListen
     Ok(listener)
 }
 
-fn http_options(config: &config::Gateway) -> HttpOptions {
+fn http_options(config: &config::Gateway) -> anyhow::Result<HttpOptions> {
     let mut options = HttpOptions::default();
     options.allowed_hosts = config.allowed_hosts.clone();
     options.allowed_origins = config.allowed_origins.clone();
-    let hashes = config.token_hashes().into_iter().map(|hash| {
-        let token = TokenHash::new(hash.sha256);
-        match hash.name {
-            Some(name) => token.named(name),
-            None => token,
+    for hash in config.token_hashes() {
+        let mut token = TokenHash::new(hash.sha256);
+        if let Some(name) = hash.name {
+            token = token.named(name);
         }
-    });
-    options.tokens = hashes.collect();
-    options
+        if let Some(rules) = hash.policy {
+            token = token.narrowed(Policy::new(rules).map_err(Misuse::new)?);
+        }
+        if let Some(limits) = hash.limits {
+            token = token.limited(limits.limits());
+        }
+        options.tokens.push(token);
+    }
+    let oauth = config.oauth.as_ref().map(|oauth| oauth.compiled());
+    options.oauth = oauth.transpose().map_err(Misuse::new)?;
+    Ok(options)
 }
 
 /// Says what is served where, and how to get there.

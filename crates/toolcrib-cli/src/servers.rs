@@ -150,7 +150,7 @@ fn of_server(server: &Upstream) -> Row {
 async fn of_builtin(builtin: &BuiltinTools) -> Row {
     let specs = builtin.list().await.map(|listing| listing.specs).unwrap_or_default();
     Row {
-        name: builtin.server().name().to_owned(),
+        name: builtin.builtin().name().to_owned(),
         state: "built-in",
         tools: Some(specs.len()),
         tokens: Some(tokens(builtin.id(), specs)),

@@ -107,7 +107,7 @@ impl AgentEntry {
             tools: rule.tools.clone(),
             read_only: rule.read_only,
             destructive: rule.destructive,
-            then: permission(rule.then),
+            ..Rule::new(permission(rule.then))
         };
         let rules = self.permissions.iter().map(rule).chain([Rule::reading()]);
         Permissions::new(rules, permission(Then::Ask))

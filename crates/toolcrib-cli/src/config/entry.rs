@@ -6,13 +6,18 @@ use globset::Glob;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolcrib::Definitions;
 
+use super::oauth::OAuthEntry;
 use super::secret::{self, Secret};
 
 /// The longest name of a server, in characters.
 const LONGEST_NAME: usize = 64;
 /// The longest time limit, in seconds: a week.
 const LONGEST_LIMIT: f64 = 7.0 * 24.0 * 3600.0;
+
+/// The most connections to a server besides the shared ones.
+const MOST_CONNECTIONS: usize = 200;
 
 /// An MCP server: a command to start, or an address to connect to. In `command`, `args`, `env`,
 /// `env_file`, `cwd`, `url`, `headers` and `bearer_token`, `${VAR}` and `${VAR:-default}` stand
@@ -37,6 +42,9 @@ pub(crate) struct ServerEntry {
     pub(crate) url: Option<String>,
     /// A token to send it as `Authorization: Bearer …`.
     pub(crate) bearer_token: Option<Secret>,
+    /// How to log in, if the server wants that and takes no token of the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) oauth: Option<OAuthEntry>,
     /// Whether the server is used.
     pub(crate) enabled: bool,
     /// Whether all its tools are sent in full.
@@ -60,6 +68,21 @@ pub(crate) struct ServerEntry {
     pub(crate) idle_stop: f64,
     /// The protocol to speak with it.
     pub(crate) era: Era,
+    /// What becomes of its tools whose definitions are not those that were approved. What holds
+    /// for all unless given.
+    pub(crate) definitions: Option<Definitions>,
+    /// Whether what its tools say about their effects counts. If not, each may destroy something.
+    pub(crate) trust_annotations: bool,
+    /// Which clients of the gateway have connections to it that are their own.
+    pub(crate) sessions: Sessions,
+    /// How many connections it may have besides the shared ones. 8 unless given, 64 with a `url`.
+    #[schemars(range(min = 1, max = 200))]
+    pub(crate) connections: Option<usize>,
+    /// How many calls may run at a time.
+    #[schemars(range(min = 1))]
+    pub(crate) in_flight: usize,
+    /// How many calls may wait for their turn.
+    pub(crate) queue: usize,
     /// More of its environment, by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub(crate) env: IndexMap<String, Secret>,
@@ -86,6 +109,19 @@ pub(crate) enum Era {
     Y2026,
 }
 
+/// Which clients have connections of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Sessions {
+    /// Those that the server may ask something, and with a `url` all that keep a session.
+    #[default]
+    Auto,
+    /// None: all share one, and no client can be asked.
+    Shared,
+    /// All that keep a session.
+    Own,
+}
+
 impl Default for ServerEntry {
     fn default() -> Self {
         Self {
@@ -96,6 +132,7 @@ impl Default for ServerEntry {
             inherit_env: Vec::new(),
             url: None,
             bearer_token: None,
+            oauth: None,
             enabled: true,
             eager: false,
             group: None,
@@ -106,6 +143,12 @@ impl Default for ServerEntry {
             call_limit: 300.0,
             idle_stop: 600.0,
             era: Era::Auto,
+            definitions: None,
+            trust_annotations: true,
+            sessions: Sessions::Auto,
+            connections: None,
+            in_flight: 256,
+            queue: 1_000,
             env: IndexMap::new(),
             headers: IndexMap::new(),
             unusable: None,
@@ -140,10 +183,16 @@ impl ServerEntry {
         if let Some((key, other)) = self.misplaced() {
             return at(key, format!("this goes with `{other}`, which the server doesn't have"));
         }
-        if self.bearer_token.is_some()
-            && self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
-        {
+        let has_header = self.headers.keys().any(|it| it.eq_ignore_ascii_case("authorization"));
+        if self.bearer_token.is_some() && has_header {
             return at("bearer_token", "`headers` has an Authorization already".to_owned());
+        }
+        if self.oauth.is_some() && (self.bearer_token.is_some() || has_header) {
+            let text = "the server has a token already; nobody logs in where there is one";
+            return at("oauth", text.to_owned());
+        }
+        if let Some(message) = self.oauth.as_ref().and_then(OAuthEntry::fault) {
+            return at("oauth", message);
         }
         if let Some(name) = self.env.keys().find(|name| !is_variable_name(name)) {
             return at("env", format!("`{name}` can't be the name of a variable"));
@@ -159,6 +208,12 @@ impl ServerEntry {
             if let Some(pattern) = patterns.iter().find(|pattern| Glob::new(pattern).is_err()) {
                 return at(key, format!("`{pattern}` is not a valid pattern"));
             }
+        }
+        if self.connections.is_some_and(|count| !(1..=MOST_CONNECTIONS).contains(&count)) {
+            return at("connections", format!("expected 1 to {MOST_CONNECTIONS}"));
+        }
+        if self.in_flight == 0 {
+            return at("in_flight", "expected at least 1".to_owned());
         }
         for (key, limit, least) in [
             ("start_limit", self.start_limit, 0.001),
@@ -182,8 +237,11 @@ impl ServerEntry {
             ("env_file", self.env_file.is_some()),
             ("inherit_env", !self.inherit_env.is_empty()),
         ];
-        let of_url =
-            [("headers", !self.headers.is_empty()), ("bearer_token", self.bearer_token.is_some())];
+        let of_url = [
+            ("headers", !self.headers.is_empty()),
+            ("bearer_token", self.bearer_token.is_some()),
+            ("oauth", self.oauth.is_some()),
+        ];
         let given =
             |keys: &[(&'static str, bool)]| keys.iter().find(|(_, is)| *is).map(|(k, _)| *k);
         match self.command {
@@ -213,6 +271,9 @@ impl ServerEntry {
         names.extend(self.headers.iter().filter_map(literal));
         let token = self.bearer_token.iter().filter(|token| !token.is_reference());
         names.extend(token.map(|_| "bearer_token".to_owned()));
+        let secret = self.oauth.iter().filter_map(|oauth| oauth.client_secret.as_ref());
+        let secret = secret.filter(|secret| !secret.is_reference());
+        names.extend(secret.map(|_| "oauth.client_secret".to_owned()));
         let masked = secret::mask_args(&self.args);
         // What stands behind a question mark is hidden to be safe, and seldom a secret.
         let hides = |(arg, shown): (&String, &String)| arg != shown && !shown.ends_with("?…");

@@ -221,14 +221,19 @@ fn compare(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str, faults
     }
 }
 
-/// Follows a reference within the schema. Of several forms, the one that is a table of keys.
+/// Follows a reference within the schema. Of several forms, the one that is a table of keys, or
+/// else of free names.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str);
     let schema =
         reference.and_then(|path| root.pointer(path.trim_start_matches('#'))).unwrap_or(schema);
-    let forms = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
-    let mut forms = forms.map(|form| resolve(form, root));
-    forms.find(|form| form.get("properties").is_some()).unwrap_or(schema)
+    let forms = || {
+        let forms = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+        forms.map(|form| resolve(form, root))
+    };
+    let keys = forms().find(|form| form.get("properties").is_some());
+    let names = || forms().find(|form| form.get("additionalProperties").is_some());
+    keys.or_else(names).unwrap_or(schema)
 }
 
 #[cfg(test)]
@@ -254,6 +259,19 @@ mod tests {
     fn a_key_like_no_other_gets_the_list() {
         let message = faults("[eager]\nxyzzy = 1");
         assert!(message.ends_with("known here: always, local, cloud, profiles, sets"), "{message}");
+    }
+
+    #[test]
+    fn keys_of_a_token_are_known() {
+        let message = faults("[gateway.tokens.ci]\nhash = ''\npolicy.deny_tool = []");
+        assert!(message.contains("`gateway.tokens.ci.policy.deny_tool`: there is no"), "{message}");
+        let message = faults("[gateway.oauth]\nissuer = ''\n[gateway.oauth.scopes.a]\nread = true");
+        assert!(message.contains("`gateway.oauth.scopes.a.read`: there is no"), "{message}");
+        let message = faults("[gateway.oauth]\nissuer = 'http://a.example'");
+        assert!(
+            message.starts_with("t.toml, line 2, column 1, `gateway.oauth.issuer`: expected"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -8,7 +8,10 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Environment;
+use toolcrib::gateway::{Limits, OAuth};
+use toolcrib::{PatternError, Policy, PolicyRules};
+
+use super::{Environment, Telemetry};
 
 /// How `toolcrib serve` is reached, and by whom.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +33,39 @@ pub(crate) struct Gateway {
     /// Hashes of the tokens that callers may bring, `sha256:` and 64 hex digits each: a list, or
     /// a table by the caller's name.
     pub(crate) tokens: Tokens,
+    /// Who else gives tokens to callers.
+    pub(crate) oauth: Option<OAuthEntry>,
+    /// How much each caller may ask for.
+    pub(crate) limits: LimitsEntry,
+    /// Where calls are reported to, as OpenTelemetry spans.
+    pub(crate) telemetry: Telemetry,
+    /// The verbs that call tools.
+    pub(crate) verbs: Verbs,
+    /// Where it is written down who called what, and what was refused.
+    pub(crate) audit: Option<AuditEntry>,
+}
+
+/// The verbs that call tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verbs {
+    /// One for all.
+    #[default]
+    One,
+    /// One for tools that change nothing, one for those that change something, one for those that
+    /// may destroy something.
+    Split,
+}
+
+/// Where it is written down who called what, and what was refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditEntry {
+    /// The file, relative to this one. Lines are added at its end.
+    pub(crate) file: PathBuf,
+    /// Whether a call that can't be written down is refused.
+    #[serde(default)]
+    pub(crate) required: bool,
 }
 
 /// Hashes of bearer tokens.
@@ -39,14 +75,81 @@ pub(crate) enum Tokens {
     /// Of callers without names.
     List(Vec<String>),
     /// By the caller's name.
-    Named(IndexMap<String, String>),
+    Named(IndexMap<String, Token>),
+}
+
+/// The hash of a token, or more about its bearer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a hash, or a table with `hash`, `policy` and `limits`")]
+pub(crate) enum Token {
+    /// The hash alone.
+    Hash(String),
+    /// The hash, and what holds for this caller alone.
+    Caller(CallerEntry),
+}
+
+/// A caller by the hash of its token.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallerEntry {
+    /// The token's hash: `sha256:` and 64 hex digits.
+    pub(crate) hash: String,
+    /// Which of the tools exist for this caller. It takes away from `[policy]`, and adds nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<PolicyRules>,
+    /// How much this caller may ask for, instead of what others may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limits: Option<LimitsEntry>,
+}
+
+/// How much a caller may ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LimitsEntry {
+    /// Calls a second in the long run. Any number unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calls_per_second: Option<f64>,
+    /// Calls that may come at once before that counts. As many as in a second unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub(crate) burst: Option<u32>,
+    /// Calls that may run at a time. Any number unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub(crate) in_flight: Option<usize>,
+}
+
+/// Tokens of an authorization server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OAuthEntry {
+    /// Who must have issued a token.
+    pub(crate) issuer: String,
+    /// The address that callers know the gateway by. The first of `audience` that is an address
+    /// unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    /// Whom tokens may be for, besides the address of the endpoint they are brought to.
+    #[serde(default)]
+    pub(crate) audience: Vec<String>,
+    /// Where the issuer's keys are. Found out from the issuer unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) jwks_url: Option<String>,
+    /// Scopes that every token needs.
+    #[serde(default)]
+    pub(crate) required_scopes: Vec<String>,
+    /// Which of the tools exist for the bearer of a scope. If there are any, a token needs one.
+    #[serde(default)]
+    pub(crate) scopes: IndexMap<String, PolicyRules>,
 }
 
 /// A bearer token as it is known here: by its SHA-256.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenHash {
     pub(crate) name: Option<String>,
     pub(crate) sha256: [u8; 32],
+    pub(crate) policy: Option<PolicyRules>,
+    pub(crate) limits: Option<LimitsEntry>,
 }
 
 impl Default for Gateway {
@@ -58,6 +161,11 @@ impl Default for Gateway {
             cache_dir: None,
             start_at_once: 8,
             tokens: Tokens::List(Vec::new()),
+            oauth: None,
+            limits: LimitsEntry::default(),
+            telemetry: Telemetry::default(),
+            verbs: Verbs::One,
+            audit: None,
         }
     }
 }
@@ -65,10 +173,20 @@ impl Default for Gateway {
 impl Gateway {
     /// The hashes of the tokens that are accepted.
     pub(crate) fn token_hashes(&self) -> Vec<TokenHash> {
-        let hash = |(name, hash): (Option<&String>, &String)| {
-            Some(TokenHash { name: name.cloned(), sha256: sha256(hash)? })
+        let hash = |(name, hash, caller): (Option<&String>, &String, Option<&CallerEntry>)| {
+            Some(TokenHash {
+                name: name.cloned(),
+                sha256: sha256(hash)?,
+                policy: caller.and_then(|caller| caller.policy.clone()),
+                limits: caller.and_then(|caller| caller.limits),
+            })
         };
         self.tokens.iter().filter_map(hash).collect()
+    }
+
+    /// Whether callers must bring a token.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.oauth.is_some() || self.tokens.iter().next().is_some()
     }
 
     /// Where what is known of servers is kept; nowhere if there is no home folder either.
@@ -83,10 +201,61 @@ impl Gateway {
             return Some((("start_at_once", None), "expected at least 1".to_owned()));
         }
         // Whoever wrote a token here rather than its hash would not want to see it again.
-        let (name, _) = self.tokens.iter().find(|(_, hash)| sha256(hash).is_none())?;
-        let how = "`printf %s \"$TOKEN\" | sha256sum` prints the digits";
-        let message = format!("expected `sha256:` and 64 hex digits; {how}");
-        Some((("tokens", name.map(String::as_str)), message))
+        let wrong = self.tokens.iter().find(|(_, hash, _)| sha256(hash).is_none());
+        if let Some((name, ..)) = wrong {
+            let how = "`printf %s \"$TOKEN\" | sha256sum` prints the digits";
+            let message = format!("expected `sha256:` and 64 hex digits; {how}");
+            return Some((("tokens", name.map(String::as_str)), message));
+        }
+        let of_token = self.tokens.iter().find_map(|(name, _, caller)| {
+            let CallerEntry { policy, limits, .. } = caller?;
+            let compiled = policy.clone().map(Policy::new);
+            let wrong = compiled.and_then(Result::err).map(|error| error.to_string());
+            let wrong = wrong.or_else(|| limits.as_ref()?.fault().map(|(_, message)| message));
+            Some((("tokens", name.map(String::as_str)), wrong?))
+        });
+        let of_oauth = || match self.oauth.as_ref()?.compiled() {
+            Ok(oauth) => oauth.fault().map(|(key, message)| (("oauth", Some(key)), message)),
+            Err(error) => Some((("oauth", Some("scopes")), error.to_string())),
+        };
+        let of_limits =
+            || self.limits.fault().map(|(key, message)| (("limits", Some(key)), message));
+        of_token.or_else(of_oauth).or_else(of_limits)
+    }
+}
+
+impl LimitsEntry {
+    pub(crate) fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        limits.calls_per_second = self.calls_per_second;
+        limits.burst = self.burst;
+        limits.in_flight = self.in_flight;
+        limits
+    }
+
+    fn fault(&self) -> Option<(&'static str, String)> {
+        let none = [
+            ("calls_per_second", self.calls_per_second.is_some_and(|it| it <= 0.0 || it.is_nan())),
+            ("burst", self.burst == Some(0)),
+            ("in_flight", self.in_flight == Some(0)),
+        ];
+        let (key, _) = none.into_iter().find(|(_, is_none)| *is_none)?;
+        Some((key, format!("expected `{key}` to be more than 0: else no call could be made")))
+    }
+}
+
+impl OAuthEntry {
+    /// The same, with its policies compiled.
+    pub(crate) fn compiled(&self) -> Result<OAuth, PatternError> {
+        let mut oauth = OAuth::new(&*self.issuer);
+        oauth.url.clone_from(&self.url);
+        oauth.audience.clone_from(&self.audience);
+        oauth.jwks_url.clone_from(&self.jwks_url);
+        oauth.required_scopes.clone_from(&self.required_scopes);
+        for (scope, rules) in &self.scopes {
+            oauth.scopes.insert(scope.clone(), Policy::new(rules.clone())?);
+        }
+        Ok(oauth)
     }
 }
 
@@ -105,13 +274,17 @@ fn read_address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Err
 }
 
 impl Tokens {
-    fn iter(&self) -> impl Iterator<Item = (Option<&String>, &String)> {
+    fn iter(&self) -> impl Iterator<Item = (Option<&String>, &String, Option<&CallerEntry>)> {
         let (list, named) = match self {
             Self::List(list) => (Some(list), None),
             Self::Named(named) => (None, Some(named)),
         };
-        let list = list.into_iter().flatten().map(|hash| (None, hash));
-        list.chain(named.into_iter().flatten().map(|(name, hash)| (Some(name), hash)))
+        let list = list.into_iter().flatten().map(|hash| (None, hash, None));
+        let named = named.into_iter().flatten().map(|(name, token)| match token {
+            Token::Hash(hash) => (Some(name), hash, None),
+            Token::Caller(caller) => (Some(name), &caller.hash, Some(caller)),
+        });
+        list.chain(named)
     }
 }
 
@@ -144,6 +317,50 @@ mod tests {
         let named = tokens(&format!("tokens.ci = '{hash}'"));
         assert_eq!(named[0].name.as_deref(), Some("ci"));
         assert_eq!(tokens(""), []);
+    }
+
+    #[test]
+    fn a_token_may_have_a_policy_and_limits_of_its_own() {
+        let text = format!(
+            "[tokens.ci]\nhash = 'sha256:{}'\npolicy.read_only = true\nlimits.in_flight = 4",
+            "0a".repeat(32)
+        );
+        let gateway: Gateway = toml::from_str(&text).unwrap();
+        assert_eq!(gateway.fault(), None);
+        let tokens = gateway.token_hashes();
+        assert_eq!(tokens[0].name.as_deref(), Some("ci"));
+        assert!(tokens[0].policy.as_ref().unwrap().read_only);
+        assert_eq!(tokens[0].limits.unwrap().limits().in_flight, Some(4));
+        for (more, place) in [
+            ("policy.deny_tools = ['a{b']", ("tokens", Some("ci"))),
+            ("limits.in_flight = 0", ("tokens", Some("ci"))),
+        ] {
+            let text = format!("[tokens.ci]\nhash = 'sha256:{}'\n{more}", "0a".repeat(32));
+            let gateway: Gateway = toml::from_str(&text).unwrap();
+            assert_eq!(gateway.fault().unwrap().0, place, "{more}");
+        }
+    }
+
+    #[test]
+    fn tokens_may_come_from_an_issuer() {
+        let text = "[oauth]\nissuer = 'https://login.example'\nurl = 'https://crib.example'\n\
+                    required_scopes = ['mcp']\n[oauth.scopes.read]\nread_only = true";
+        let gateway: Gateway = toml::from_str(text).unwrap();
+        assert!(gateway.is_guarded() && gateway.fault().is_none());
+        let oauth = gateway.oauth.unwrap().compiled().unwrap();
+        assert!(oauth.scopes["read"].rules().read_only);
+        for (text, key) in [
+            (
+                "oauth = { issuer = 'http://login.example', url = 'https://a' }",
+                ("oauth", Some("issuer")),
+            ),
+            ("oauth = { issuer = 'https://login.example' }", ("oauth", Some("url"))),
+            ("limits.calls_per_second = 0.0", ("limits", Some("calls_per_second"))),
+            ("limits.calls_per_second = nan", ("limits", Some("calls_per_second"))),
+        ] {
+            let gateway: Gateway = toml::from_str(text).unwrap();
+            assert_eq!(gateway.fault().unwrap().0, key, "{text}");
+        }
     }
 
     #[test]

@@ -6,7 +6,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::entry::{self, Era, ServerEntry};
+use toolcrib::Definitions;
+use toolcrib::mcp::OAuth;
+
+use super::entry::{self, Era, ServerEntry, Sessions};
 use super::expand::Expansion;
 use super::file::read_text;
 use super::{Config, Environment};
@@ -33,6 +36,16 @@ pub(crate) struct Server {
     pub(crate) call_limit: Option<Duration>,
     pub(crate) idle_stop: Option<Duration>,
     pub(crate) era: Era,
+    /// How it is reached as the file says it, without credentials.
+    pub(crate) reached: String,
+    /// What becomes of definitions that are not those that were approved.
+    pub(crate) definitions: Definitions,
+    /// Whether what its tools say about their effects counts.
+    pub(crate) trust_annotations: bool,
+    pub(crate) sessions: Sessions,
+    pub(crate) connections: Option<usize>,
+    pub(crate) in_flight: usize,
+    pub(crate) queue: usize,
 }
 
 /// How a server is reached.
@@ -49,7 +62,7 @@ pub(crate) enum Launch {
         cwd: Option<PathBuf>,
     },
     /// Streamable HTTP.
-    Http { url: String, headers: Vec<(String, String)> },
+    Http { url: String, headers: Vec<(String, String)>, oauth: OAuth },
     /// Not at all.
     Unusable { reason: String },
 }
@@ -66,7 +79,7 @@ impl fmt::Debug for Launch {
                 .field("own_env", &own_env.keys())
                 .field("cwd", cwd)
                 .finish_non_exhaustive(),
-            Self::Http { url, headers } => {
+            Self::Http { url, headers, .. } => {
                 let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
                 let url = super::secret::mask_url(url);
                 f.debug_struct("Http").field("url", &url).field("headers", &names).finish()
@@ -97,6 +110,13 @@ impl Config {
             call_limit: seconds(entry.call_limit),
             idle_stop: seconds(entry.idle_stop),
             era: entry.era,
+            reached: format!("{} {}", entry.cwd.as_deref().unwrap_or_default(), entry.shown()),
+            definitions: entry.definitions.or(self.definitions).unwrap_or_default(),
+            trust_annotations: entry.trust_annotations,
+            sessions: entry.sessions,
+            connections: entry.connections,
+            in_flight: entry.in_flight,
+            queue: entry.queue,
         };
         self.servers.iter().map(server).collect()
     }
@@ -185,7 +205,8 @@ fn connect(entry: &ServerEntry, url: &str, with: &Expansion<'_>) -> Result<Launc
     if let Some((name, _)) = headers.iter().find(|(_, value)| is_broken(value)) {
         return Err(format!("the value of header `{name}` has a control character"));
     }
-    Ok(Launch::Http { url, headers })
+    let oauth = entry.oauth.as_ref().map(|oauth| oauth.expand(with)).transpose()?;
+    Ok(Launch::Http { url, headers, oauth: oauth.unwrap_or_default() })
 }
 
 /// `NAME=value` lines, as shells and editors write them.
@@ -250,6 +271,21 @@ mod tests {
     }
 
     #[test]
+    fn a_server_says_whose_its_connections_are_and_how_many() {
+        let text = "[servers.b]\ncommand = 'x'\nsessions = 'own'\nconnections = 3\n\
+            in_flight = 2\nqueue = 0\n[servers.a]\ncommand = 'x'\n";
+        let servers = servers(text, "/w/toolcrib.toml");
+        let said =
+            |server: &Server| (server.sessions, server.connections, server.in_flight, server.queue);
+        assert_eq!(said(&servers[0]), (Sessions::Own, Some(3), 2, 0));
+        assert_eq!(said(&servers[1]), (Sessions::Auto, None, 256, 1_000));
+        for (key, fault) in [("connections = 0", "1 to 200"), ("in_flight = 0", "at least 1")] {
+            let wrong = Config::parse(&format!("[servers.a]\ncommand = 'x'\n{key}\n"));
+            assert!(format!("{:?}", wrong.unwrap_err()).contains(fault), "{key}");
+        }
+    }
+
+    #[test]
     fn an_address_gets_its_headers_and_token() {
         let text = "servers.a = { url = 'https://${REGION}.example/mcp', headers = { X-Key = 'k' }, \
             bearer_token = '${TOKEN}' }";
@@ -257,7 +293,8 @@ mod tests {
         let headers = [("X-Key", "k"), ("Authorization", "Bearer hunter2")];
         let headers = headers.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec();
         let url = "https://x.example/mcp".to_owned();
-        assert_eq!(servers[0].launch, Launch::Http { url, headers });
+        let oauth = OAuth::default();
+        assert_eq!(servers[0].launch, Launch::Http { url, headers, oauth });
     }
 
     #[test]

@@ -58,7 +58,10 @@ impl Fleet {
     pub(crate) async fn registry(&self, context: &Context) -> Registry {
         self.warn(context);
         let registry = Registry::default();
-        let list = |server: Upstream| async move { server.list().await };
+        let list = |server: Upstream| {
+            let pinned = self.pinned(&server);
+            async move { pinned.list().await }
+        };
         let mut left_out = Vec::new();
         for (server, listed) in ask_each(&self.servers, context, list).await {
             let name = &server.config().name;

@@ -10,7 +10,13 @@ use crate::follow::{Markdown, brief, called, uncertain};
 use crate::output::{self, BOLD, DIM, one_line, printable, shortened};
 
 /// Verbs whose arguments are another tool's call.
-const DISPATCHERS: [&str; 2] = ["call_tool", "deferred_tool_call"];
+const DISPATCHERS: [&str; 5] = [
+    "call_tool",
+    "deferred_tool_call",
+    "call_read_tool",
+    "call_write_tool",
+    "call_destructive_tool",
+];
 
 /// What was said, one after the other; calls in a line each. A message of a form that is not
 /// known here is `None`. Of calls that no message answers, `begun` are those that have begun, if

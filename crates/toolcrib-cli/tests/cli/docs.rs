@@ -10,6 +10,7 @@ const RECIPES: &str = include_str!("../../../../docs/recipes.md");
 const COMING_FROM: &str = include_str!("../../../../docs/coming-from.md");
 const GATEWAY: &str = include_str!("../../../../docs/gateway.md");
 const AGENT: &str = include_str!("../../../../docs/agent.md");
+const POLICY: &str = include_str!("../../../../docs/policy.md");
 const SESSIONS: &str = include_str!("../../../../docs/sessions.md");
 
 /// A line without what differs from run to run: how long something took.
@@ -152,7 +153,7 @@ fn the_examples_of_every_command_run() {
 
 #[test]
 fn the_configurations_of_the_docs_are_accepted() {
-    let blocks: Vec<&str> = [CONFIGURATION, RECIPES, COMING_FROM, AGENT]
+    let blocks: Vec<&str> = [CONFIGURATION, POLICY, RECIPES, COMING_FROM, AGENT]
         .iter()
         .flat_map(|document| document.split("```toml\n").skip(1))
         .map(|rest| rest.split("```").next().unwrap())
@@ -170,7 +171,7 @@ fn every_key_is_documented() {
     let of = |name: &str| format!("/$defs/{name}/properties");
     let groups = ["EagerRules", "PolicyRules", "ServerEntry", "Gateway", "Search", "EndpointEntry"]
         .into_iter()
-        .chain(["AgentEntry", "PermissionRule"]);
+        .chain(["AgentEntry", "PermissionRule", "Rule", "AuditEntry"]);
     let groups: Vec<String> = groups.map(of).collect();
     let groups = groups.iter().map(String::as_str).chain(["/properties"]);
     for key in groups.flat_map(|group| keys(schema.pointer(group).unwrap())) {
@@ -193,6 +194,7 @@ fn every_link_between_documents_leads_somewhere() {
                 "docs/coming-from.md",
                 "docs/gateway.md",
                 "docs/sessions.md",
+                "docs/policy.md",
             ])
     {
         let text = std::fs::read_to_string(root.join(file)).unwrap();
