@@ -20,10 +20,10 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::AbortHandle;
 use toolcrib_wire::version::{SESSION_VERSIONS, header, meta};
-use toolcrib_wire::{Message, RpcError, code, event, failure, response};
+use toolcrib_wire::{Era, Message, RpcError, code, event, failure, response};
 
 use crate::caller::{Out, Sent};
-use crate::server::{Server, check_meta};
+use crate::server::{Server, check_meta, unsupported};
 use sessions::{Open, Sessions};
 
 /// Serves clients until the listener fails.
@@ -71,8 +71,15 @@ impl Site {
                 return Ok(json(StatusCode::BAD_REQUEST, text));
             }
         };
+        let eras = self.server.eras;
         if is_stateless(headers, &message) {
+            if !eras.has(Era::Stateless) {
+                return Err(Refused(StatusCode::BAD_REQUEST, "Unsupported protocol version"));
+            }
             return Ok(self.post_stateless(headers, message).await);
+        }
+        if !eras.has(Era::Sessions) {
+            return Ok(no_session(&message));
         }
         match message {
             Message::Request { id, method, params } if method == "initialize" => {
@@ -143,7 +150,8 @@ impl Site {
     fn get(&self, headers: &HeaderMap) -> Result<Response, Refused> {
         check::local(headers)?;
         let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-        let is_stateless = !headers.contains_key(header::SESSION_ID);
+        let is_stateless =
+            !headers.contains_key(header::SESSION_ID) || !self.server.eras.has(Era::Sessions);
         if is_stateless || !accepts.is_some_and(|value| value.contains("text/event-stream")) {
             return Err(Refused(StatusCode::METHOD_NOT_ALLOWED, "No such stream"));
         }
@@ -169,6 +177,15 @@ fn is_stateless(headers: &HeaderMap, message: &Message<'_>) -> bool {
         _ => false,
     };
     says_so || version.is_some_and(|version| !SESSION_VERSIONS.contains(&version))
+}
+
+/// What a server without sessions says to a message that needs one.
+fn no_session(message: &Message<'_>) -> Response {
+    let Message::Request { id, params, .. } = message else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let version = value(*params)["protocolVersion"].as_str().unwrap_or_default().to_owned();
+    json(StatusCode::BAD_REQUEST, failure(Some(id), &unsupported(&version)))
 }
 
 /// Plain JSON if the answer is the first that comes, else a stream that can be taken up again.

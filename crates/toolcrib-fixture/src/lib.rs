@@ -16,6 +16,7 @@ mod ask;
 mod caller;
 mod changes;
 pub mod http;
+mod journal;
 mod prompts;
 mod resources;
 mod rounds;
@@ -25,4 +26,4 @@ pub mod stdio;
 mod tasks;
 mod tools;
 
-pub use server::Server;
+pub use server::{Eras, Server};

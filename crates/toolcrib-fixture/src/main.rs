@@ -1,13 +1,14 @@
 //! `toolcrib-fixture`: the test server as a program.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use toolcrib_fixture::{Server, http, stdio};
+use toolcrib_fixture::{Eras, Server, http, stdio};
 
 /// A complete MCP server to test with. Speaks on standard input and output unless told otherwise.
 #[derive(Parser)]
@@ -19,23 +20,36 @@ struct Args {
     /// Cut lists into pages of this many.
     #[arg(long, value_name = "N")]
     page_size: Option<usize>,
+    /// The eras of MCP to speak.
+    #[arg(long, value_enum, value_name = "ERA", default_value = "both")]
+    era: Eras,
+    /// Write here what becomes of each call, a line of JSON each.
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    let server = Arc::new(Server::new(args.page_size));
-    let ended = match args.http {
-        Some(address) => listen(server, address).await,
-        None => stdio::serve(server, tokio::io::stdin(), tokio::io::stdout()).await,
-    };
-    match ended {
+    match serve(args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = format!("toolcrib-fixture: {error}\n");
             let _ = tokio::io::stderr().write_all(text.as_bytes()).await;
             ExitCode::FAILURE
         }
+    }
+}
+
+async fn serve(args: Args) -> std::io::Result<()> {
+    let mut server = Server::new(args.page_size).speaking(args.era);
+    if let Some(path) = &args.journal {
+        server = server.noting(path)?;
+    }
+    let server = Arc::new(server);
+    match args.http {
+        Some(address) => listen(server, address).await,
+        None => stdio::serve(server, tokio::io::stdin(), tokio::io::stdout()).await,
     }
 }
 

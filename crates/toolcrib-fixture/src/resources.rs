@@ -1,20 +1,28 @@
-//! Resources: two that stand still, one that is watched, and a template.
+//! Resources: two that stand still, one that is watched, one that comes and goes, and a template.
+
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use toolcrib_wire::{Era, RpcError, code};
 
+use crate::server::Server;
 use crate::tools::PIXEL;
 
 /// The resource that says it has changed when asked to.
 pub(crate) const WATCHED: &str = "test://watched-resource";
 
-pub(crate) fn listed() -> Vec<Value> {
+pub(crate) fn listed(server: &Server) -> Vec<Value> {
     let resource = |uri: &str, name: &str, description: &str, kind: &str| json!({"uri": uri, "name": name, "description": description, "mimeType": kind});
-    vec![
+    let mut resources = vec![
         resource("test://static-text", "static-text", "A text that stays the same", "text/plain"),
         resource("test://static-binary", "static-binary", "One red pixel", "image/png"),
         resource(WATCHED, "watched-resource", "A text to subscribe to", "text/plain"),
-    ]
+    ];
+    if server.has_more_resources.load(Ordering::Relaxed) {
+        let about = "A text that comes and goes";
+        resources.push(resource("test://new-resource", "new-resource", about, "text/plain"));
+    }
+    resources
 }
 
 pub(crate) fn templates() -> Vec<Value> {
@@ -32,6 +40,7 @@ pub(crate) fn read(era: Era, params: &Value) -> Result<Value, RpcError> {
     let content = match uri {
         "test://static-text" => text("text/plain", "This is the content of the static text."),
         "test://static-binary" => json!({"uri": uri, "mimeType": "image/png", "blob": PIXEL}),
+        "test://new-resource" => text("text/plain", "Here for now."),
         WATCHED => text("text/plain", "This may change."),
         _ => {
             let inside =

@@ -1,5 +1,7 @@
 //! What the whole process shares, and which method is answered where.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -10,6 +12,7 @@ use toolcrib_wire::{Era, Id, RpcError, code, failure, response};
 
 use crate::caller::{Caller, Level, Out, Sent, Stop, TASKS};
 use crate::changes::{self, Change};
+use crate::journal::Journal;
 use crate::rounds::{Rounds, Seal};
 use crate::session::Session;
 use crate::tasks::Tasks;
@@ -18,16 +21,41 @@ use crate::{prompts, resources, tools};
 /// How long clients may keep lists and resources.
 const FRESH_MS: u64 = 60_000;
 
+/// The eras a server speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Eras {
+    /// Both, whichever the client opens with.
+    #[default]
+    Both,
+    /// Only that with sessions, as a server from before 2026-07-28.
+    Sessions,
+    /// Only that without.
+    Stateless,
+}
+
+impl Eras {
+    pub(crate) fn has(self, era: Era) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Sessions => era == Era::Sessions,
+            Self::Stateless => era == Era::Stateless,
+        }
+    }
+}
+
 /// The server, whoever is connected to it.
 pub struct Server {
     page_size: Option<usize>,
+    pub(crate) eras: Eras,
     pub(crate) seal: Seal,
     pub(crate) tasks: Tasks,
     pub(crate) changes: broadcast::Sender<Change>,
     pub(crate) has_more_tools: AtomicBool,
     pub(crate) has_more_prompts: AtomicBool,
-    /// Calls of the slow tool that were stopped before they ended.
+    pub(crate) has_more_resources: AtomicBool,
+    /// Calls that were stopped before they ended.
     pub(crate) stopped: AtomicU64,
+    pub(crate) journal: Option<Journal>,
 }
 
 impl Server {
@@ -35,13 +63,27 @@ impl Server {
     pub fn new(page_size: Option<usize>) -> Self {
         Self {
             page_size,
+            eras: Eras::Both,
             seal: Seal::new(),
             tasks: Tasks::default(),
             changes: broadcast::Sender::new(1000),
             has_more_tools: AtomicBool::default(),
             has_more_prompts: AtomicBool::default(),
+            has_more_resources: AtomicBool::default(),
             stopped: AtomicU64::default(),
+            journal: None,
         }
+    }
+
+    /// The same server, which speaks only these eras.
+    pub fn speaking(self, eras: Eras) -> Self {
+        Self { eras, ..self }
+    }
+
+    /// The same server, which notes in a file what becomes of each call: a JSON object a line,
+    /// with `what` (`began`, `ended`, `stopped`), `tool`, `arguments` and `pid`.
+    pub fn noting(self, path: &Path) -> io::Result<Self> {
+        Ok(Self { journal: Some(Journal::open(path)?), ..self })
     }
 
     /// Opens a session, and answers `initialize`.
@@ -114,7 +156,7 @@ impl Server {
         match method {
             "tools/list" => Ok(self.page("tools", tools::listed(self), &params)?),
             "tools/call" => tools::call(self, caller, params).await,
-            "resources/list" => Ok(self.page("resources", resources::listed(), &params)?),
+            "resources/list" => Ok(self.page("resources", resources::listed(self), &params)?),
             "resources/templates/list" => {
                 Ok(self.page("resourceTemplates", resources::templates(), &params)?)
             }
@@ -234,9 +276,14 @@ pub(crate) fn check_meta(params: &Value) -> Result<(), RpcError> {
         return Err(RpcError::invalid_params(format!("_meta needs {one} and {other}")));
     };
     if version != STATELESS_VERSION {
-        let data = json!({"supported": [STATELESS_VERSION], "requested": version});
-        let text = format!("Unsupported protocol version: {version}");
-        return Err(RpcError::new(code::UNSUPPORTED_VERSION, text).with_data(&data));
+        return Err(unsupported(version));
     }
     Ok(())
+}
+
+/// What a server without sessions says to `initialize`, and to any version but its own.
+pub(crate) fn unsupported(version: &str) -> RpcError {
+    let data = json!({"supported": [STATELESS_VERSION], "requested": version});
+    let text = format!("Unsupported protocol version: {version}");
+    RpcError::new(code::UNSUPPORTED_VERSION, text).with_data(&data)
 }

@@ -114,6 +114,11 @@ impl Running {
             work.abort();
         }
     }
+
+    /// Stops all of it.
+    pub(crate) fn stop(&self) {
+        lock(&self.0).drain().for_each(|(_, work)| work.abort());
+    }
 }
 
 /// A poisoned lock here guards plain values: what they hold is whole.

@@ -12,7 +12,7 @@ use toolcrib_wire::version::meta;
 use toolcrib_wire::{Id, Message, RpcError, code, failure, response};
 
 use crate::caller::{Out, Sent};
-use crate::server::{Server, check_meta};
+use crate::server::{Eras, Server, check_meta, unsupported};
 use crate::session::{Running, Session};
 
 /// Serves one client until its input ends.
@@ -85,13 +85,25 @@ impl Client {
 
     fn request(&mut self, id: Id, method: &str, params: Value) {
         let server = self.server.clone();
-        let is_stateless = method == "server/discover"
-            || params["_meta"].get(meta::PROTOCOL_VERSION).is_some()
-            || (self.session.is_none() && method != "initialize");
+        let is_stateless = match server.eras {
+            Eras::Sessions => false,
+            Eras::Stateless => true,
+            Eras::Both => {
+                method == "server/discover"
+                    || params["_meta"].get(meta::PROTOCOL_VERSION).is_some()
+                    || (self.session.is_none() && method != "initialize")
+            }
+        };
         while self.work.try_join_next().is_some() {}
         let (method, out) = (method.to_owned(), self.out.clone());
         let work = if is_stateless {
-            if let Err(error) = check_meta(&params) {
+            let checked = match &*method {
+                "initialize" => {
+                    Err(unsupported(params["protocolVersion"].as_str().unwrap_or_default()))
+                }
+                _ => check_meta(&params),
+            };
+            if let Err(error) = checked {
                 return self.fail(Some(&id), &error);
             }
             self.work.spawn(server.answer_stateless(id.clone(), method, params, out))
@@ -99,6 +111,9 @@ impl Client {
             self.work.spawn(server.answer_session(session, id.clone(), method, params, out))
         } else if self.session.is_some() {
             let error = RpcError::new(code::INVALID_REQUEST, "There is a session already");
+            return self.fail(Some(&id), &error);
+        } else if method != "initialize" {
+            let error = RpcError::new(code::INVALID_REQUEST, "There is no session yet");
             return self.fail(Some(&id), &error);
         } else {
             let (session, result) = server.initialize(&params);

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use toolcrib_wire::{Era, RpcError};
 
 use crate::caller::{Caller, Stop};
+use crate::journal::Begun;
 use crate::server::Server;
 
 pub(crate) use content::PIXEL;
@@ -113,7 +114,10 @@ pub(crate) async fn call(server: &Arc<Server>, caller: Arc<Caller>, params: Valu
         call.caller.need_tasks()?;
     }
     if tool.tasked == Tasked::Never || !call.caller.knows_tasks() {
-        return (tool.run)(call).await;
+        let begun = Begun::new(server, tool.name, &call.arguments);
+        let outcome = (tool.run)(call).await;
+        begun.end();
+        return outcome;
     }
     let caller = call.caller.clone();
     let start = |caller| (tool.run)(Call { caller: Arc::new(caller), ..call });

@@ -7,12 +7,16 @@ use std::sync::Arc;
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use toolcrib_fixture::{Server, http};
+use toolcrib_fixture::{Eras, Server, http};
 
 async fn serve() -> String {
+    serve_as(Eras::Both).await
+}
+
+async fn serve_as(eras: Eras) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(http::serve(Arc::new(Server::new(None)), listener));
+    tokio::spawn(http::serve(Arc::new(Server::new(None).speaking(eras)), listener));
     url
 }
 
@@ -112,4 +116,28 @@ async fn a_client_that_leaves_stops_its_request() {
         assert!(tries < 100, "it still runs: {answer}");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
+}
+
+#[tokio::test]
+async fn a_server_of_one_era_refuses_the_other() {
+    let discover = json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    }});
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "server/discover")];
+    let old = serve_as(Eras::Sessions).await;
+    assert_eq!(post(&old, &headers, discover.clone()).await.status(), 400);
+    begin(&old).await;
+
+    let new = serve_as(Eras::Stateless).await;
+    assert_eq!(post(&new, &headers, discover).await.status(), 200);
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+    let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    let refused = post(&new, &[], message).await;
+    assert_eq!(refused.status(), 400);
+    assert_eq!(body(refused).await["error"]["code"], -32022);
+    let get = Client::new().get(&new).header("accept", "text/event-stream");
+    assert_eq!(get.header("mcp-session-id", "x").send().await.unwrap().status(), 405);
 }

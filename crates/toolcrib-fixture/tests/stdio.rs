@@ -9,7 +9,7 @@ use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
 };
 use tokio::time::{Duration, timeout};
-use toolcrib_fixture::{Server, stdio};
+use toolcrib_fixture::{Eras, Server, stdio};
 
 struct Client {
     input: WriteHalf<DuplexStream>,
@@ -18,9 +18,13 @@ struct Client {
 
 impl Client {
     fn new(page_size: Option<usize>) -> Self {
+        Self::of(Server::new(page_size))
+    }
+
+    fn of(server: Server) -> Self {
         let (near, far) = tokio::io::duplex(1 << 20);
         let (input, output) = tokio::io::split(far);
-        tokio::spawn(stdio::serve(Arc::new(Server::new(page_size)), input, output));
+        tokio::spawn(stdio::serve(Arc::new(server), input, output));
         let (output, input) = tokio::io::split(near);
         Self { input, output: BufReader::new(output).lines() }
     }
@@ -171,4 +175,24 @@ async fn lists_come_in_pages_if_told() {
     assert_eq!(sizes, [2, 2, 1]);
     let wrong = client.ask_alone(9, "prompts/list", json!({"cursor": "x"})).await;
     assert_eq!(wrong["error"]["code"], -32602);
+}
+
+#[tokio::test]
+async fn a_server_of_one_era_refuses_the_other() {
+    let mut old = Client::of(Server::new(None).speaking(Eras::Sessions));
+    let refused = old.ask_alone(1, "server/discover", json!({})).await;
+    assert_eq!(refused["error"]["code"], -32600);
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+    let greeting = old.ask(2, "initialize", params.clone()).await;
+    assert_eq!(greeting["result"]["protocolVersion"], "2025-11-25");
+    // It does not look for versions of requests.
+    let answer = old.ask_alone(3, "tools/call", json!({"name": "test_simple_text"})).await;
+    assert!(answer["result"].get("resultType").is_none(), "{answer}");
+
+    let mut new = Client::of(Server::new(None).speaking(Eras::Stateless));
+    let refused = new.ask(1, "initialize", params).await;
+    assert_eq!(refused["error"]["code"], -32022);
+    assert_eq!(refused["error"]["data"]["supported"], json!(["2026-07-28"]));
+    let discovered = new.ask_alone(2, "server/discover", json!({})).await;
+    assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]));
 }

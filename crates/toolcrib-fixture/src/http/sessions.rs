@@ -70,6 +70,7 @@ impl Sessions {
         let open = named(headers).and_then(|name| lock(&self.0).remove(name));
         open.is_some_and(|open| {
             open.telling.abort();
+            open.session.running.stop();
             open.news.end();
             true
         })

@@ -1,6 +1,9 @@
 //! Tools that ask the client in the middle of a call.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{Call, Outcome, Tool, object, text};
 use crate::ask::Ask;
@@ -22,6 +25,10 @@ pub(super) fn tools() -> Vec<Tool> {
         Tool::new("test_streaming_elicitation", "Asks on a stream", |call| {
             Box::pin(streaming(call))
         }),
+        Tool::new("test_elicitation_then_slow", "Asks, and takes its time", |call| {
+            Box::pin(then_slow(call))
+        })
+        .with(object(json!({"ms": {"type": "integer", "minimum": 0}}), &["ms"])),
         Tool::new("test_missing_capability", "Needs a client that has a model", |call| {
             Box::pin(sampling(call))
         }),
@@ -57,6 +64,12 @@ async fn streaming(call: Call) -> Outcome {
     call.caller.out.send(Sent::Open);
     let answers = call.caller.ask(&[Ask::text("user_name", "What is your name?", "name")]).await?;
     Ok(text(format!("Hello, {}!", answers[0]["content"]["name"])))
+}
+
+async fn then_slow(call: Call) -> Outcome {
+    let answers = call.caller.ask(&[Ask::text("user_name", "What is your name?", "name")]).await?;
+    sleep(Duration::from_millis(call.arguments["ms"].as_u64().unwrap_or_default())).await;
+    Ok(text(format!("Good evening, {}!", answers[0]["content"]["name"])))
 }
 
 fn said(answer: &Value) -> String {

@@ -16,9 +16,11 @@ pub(super) fn tools() -> Vec<Tool> {
         Tool::new("test_trigger_prompt_change", "Adds a prompt, or takes it away", |call| {
             Box::pin(prompt(call))
         }),
-        Tool::new("test_trigger_resource_list_change", "Says the resources changed", |call| {
-            Box::pin(resources(call))
-        }),
+        Tool::new(
+            "test_trigger_resource_list_change",
+            "Adds a resource, or takes it away",
+            |call| Box::pin(resources(call)),
+        ),
         Tool::new("test_trigger_resource_change", "Says a resource changed", |call| {
             Box::pin(resource(call))
         })
@@ -44,6 +46,7 @@ async fn prompt(call: Call) -> Outcome {
 }
 
 async fn resources(call: Call) -> Outcome {
+    call.server.has_more_resources.fetch_xor(true, Ordering::Relaxed);
     tell(&call, Change::Resources)
 }
 

@@ -1,6 +1,5 @@
 //! Tools that take their time and say how it goes.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,7 +8,6 @@ use tokio::time::sleep;
 
 use super::{Call, Outcome, Tool, object, text};
 use crate::caller::Sent;
-use crate::server::Server;
 
 const STEP: Duration = Duration::from_millis(50);
 
@@ -25,7 +23,7 @@ pub(super) fn tools() -> Vec<Tool> {
         }),
         Tool::new("test_slow", "Takes as long as it is told to", |call| Box::pin(slow(call)))
             .with(object(json!({"ms": {"type": "integer", "minimum": 0}}), &["ms"])),
-        Tool::new("test_stopped_calls", "How many calls of test_slow were stopped", |call| {
+        Tool::new("test_stopped_calls", "How many calls were stopped before they ended", |call| {
             Box::pin(stopped(call))
         }),
     ]
@@ -57,21 +55,8 @@ async fn reconnection(call: Call) -> Outcome {
     Ok(text("Reconnected."))
 }
 
-/// Counts a call that is dropped before it has ended.
-struct Unfinished(Option<Arc<Server>>);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(server) = &self.0 {
-            server.stopped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
 async fn slow(call: Call) -> Outcome {
-    let mut unfinished = Unfinished(Some(call.server));
     sleep(Duration::from_millis(call.arguments["ms"].as_u64().unwrap_or_default())).await;
-    unfinished.0 = None;
     Ok(text("Slow and steady."))
 }
 
