@@ -1,0 +1,422 @@
+//! Nine good servers under load, with and without a tenth that misbehaves.
+//!
+//! Two gateways take turns: one over the nine alone, one with the tenth as well. The load is
+//! paced, so that what is compared is how long calls take and not how many fit on the machine,
+//! which the misbehaving server needs a share of itself.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::future::try_join_all;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use toolcrib_hostile::{Eras, FAULTS, Fault, Transports};
+use toolcrib_wire::Era;
+
+use crate::client::{Answer, Client, Way, era_of};
+use crate::gateway::{Entry, Gateway, Launch};
+use crate::reasons::{Expect, expected};
+use crate::say;
+
+const GOOD: usize = 9;
+const CLIENTS: usize = 16;
+
+/// Callers of the server that misbehaves.
+const VICTIMS: usize = 2;
+
+/// The most memory the gateway may need, in bytes.
+const MOST_MEMORY: u64 = 512 << 20;
+
+/// How much slower the hundredth call may be, and by what it may differ in any case.
+const MOST_SHARE: f64 = 1.5;
+const FLOOR: Duration = Duration::from_millis(2);
+
+/// How long the server may take to be of use once the fault has ended.
+const RECOVERY: Duration = Duration::from_secs(45);
+
+/// How often a fault is measured again if calls were slow: two equal runs differ too.
+const AGAIN: usize = 2;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these faults [default: all of them]
+    #[arg(value_name = "FAULT")]
+    only: Vec<String>,
+    /// Calls of each of the sixteen clients in a second
+    #[arg(long, value_name = "CALLS", default_value_t = 25)]
+    rate: u32,
+    /// How long each measurement takes, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    seconds: f64,
+    /// Judge no times: for builds that are not optimised, on machines that are busy
+    #[arg(long)]
+    untimed: bool,
+}
+
+/// What a run of one fault showed.
+struct Seen {
+    calm: Duration,
+    disturbed: Duration,
+    calls: usize,
+    memory: u64,
+    recovered: Option<Duration>,
+    said: Vec<Result<(), String>>,
+    wrong: Vec<String>,
+}
+
+pub(crate) async fn run(bin: &Path, args: Args) -> anyhow::Result<bool> {
+    let stand = Stand::new(bin, &args).await?;
+    let is_wanted =
+        |fault: &&Fault| args.only.is_empty() || args.only.iter().any(|it| it == fault.name);
+    let wanted: Vec<&Fault> = FAULTS.iter().filter(is_wanted).collect();
+    anyhow::ensure!(!wanted.is_empty(), "no such fault; `toolcrib-hostile --list` names them");
+    say(&format!(
+        "{:<24} {:>9} {:>9} {:>6} {:>7} {:>9} {:>10}  callers of the faulty one",
+        "fault", "p99 alone", "p99 with", "share", "calls", "memory", "recovered"
+    ));
+    let mut failed = Vec::new();
+    for fault in &wanted {
+        let mut problems = Vec::new();
+        for attempt in 0..=AGAIN {
+            let seen = stand.fault(fault).await.with_context(|| format!("--{}", fault.name))?;
+            problems = judge(fault, &seen, args.untimed);
+            show(fault, &seen, &problems);
+            let only_slow = problems.iter().all(|problem| problem.starts_with("slow"));
+            if problems.is_empty() || !only_slow || attempt == AGAIN {
+                break;
+            }
+        }
+        if !problems.is_empty() {
+            failed.push(fault.name);
+        }
+    }
+    let passed = wanted.len() - failed.len();
+    say(&format!("\n{passed} of {} faults leave the nine good servers as they were", wanted.len()));
+    if !failed.is_empty() {
+        say(&format!("failed: {}", failed.join(", ")));
+    }
+    Ok(failed.is_empty())
+}
+
+fn judge(fault: &Fault, seen: &Seen, untimed: bool) -> Vec<String> {
+    let mut problems: Vec<String> = seen.wrong.clone();
+    let most = seen.calm.mul_f64(MOST_SHARE).max(seen.calm + FLOOR);
+    if seen.disturbed > most && !untimed {
+        problems.push("slow: calls of the good servers take longer".to_owned());
+    }
+    if seen.memory > MOST_MEMORY {
+        problems.push(format!("memory: {} MiB", seen.memory >> 20));
+    }
+    if seen.recovered.is_none() {
+        problems.push(format!("it is of no use {RECOVERY:?} after the fault has ended"));
+    }
+    problems.extend(reasons(fault, &seen.said));
+    problems
+}
+
+/// What is wrong with what the callers of the faulty server were told.
+fn reasons(fault: &Fault, said: &[Result<(), String>]) -> Option<String> {
+    let odd = |why: &Result<(), String>| match (expected(fault.name), why) {
+        (None, _) => Some("nobody has written down what its callers should be told".to_owned()),
+        (Some(Expect::Works), Err(reason)) => Some(format!("a call should work: {reason}")),
+        (Some(Expect::Reason(pattern) | Expect::Either(pattern)), Err(reason)) => {
+            let is_true = regex::Regex::new(pattern).is_ok_and(|it| it.is_match(reason));
+            (!is_true).then(|| format!("not the reason: {reason}"))
+        }
+        (Some(Expect::Reason(_)), Ok(())) => Some("a call worked that should not".to_owned()),
+        (Some(Expect::Works | Expect::Either(_)), Ok(())) => None,
+    };
+    if said.is_empty() {
+        return Some("its callers were told nothing".to_owned());
+    }
+    said.iter().find_map(odd)
+}
+
+fn show(fault: &Fault, seen: &Seen, problems: &[String]) {
+    let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    let share = seen.disturbed.as_secs_f64() / seen.calm.as_secs_f64().max(1e-9);
+    let recovered =
+        seen.recovered.map_or("never".to_owned(), |time| format!("{:.1} s", time.as_secs_f64()));
+    let failure = seen.said.iter().find_map(|said| said.as_ref().err());
+    let told = failure.map_or("served", String::as_str).replace('\n', " ");
+    let told: String = told.chars().take(110).collect();
+    say(&format!(
+        "{:<24} {:>9} {:>9} {:>6.2} {:>7} {:>5} MiB {:>10}  {told}",
+        fault.name,
+        ms(seen.calm),
+        ms(seen.disturbed),
+        share,
+        seen.calls,
+        seen.memory >> 20,
+        recovered,
+    ));
+    for problem in problems {
+        let problem: String = problem.chars().take(300).collect();
+        say(&format!("  ! {problem}"));
+    }
+}
+
+/// What all faults are measured against.
+struct Stand {
+    toolcrib: PathBuf,
+    hostile: PathBuf,
+    /// Kept: it ends when dropped.
+    _calm: Gateway,
+    clients: tokio::sync::Mutex<Vec<Client>>,
+    pace: Duration,
+    takes: Duration,
+    untimed: bool,
+}
+
+impl Stand {
+    async fn new(bin: &Path, args: &Args) -> anyhow::Result<Self> {
+        let (toolcrib, hostile) = (bin.join("toolcrib"), bin.join("toolcrib-hostile"));
+        let calm = Gateway::start(&toolcrib, &good(&hostile)).await?;
+        let clients = tokio::sync::Mutex::new(connect(&calm).await?);
+        let pace = Duration::from_secs(1) / args.rate.max(1);
+        let takes = Duration::from_secs_f64(args.seconds.max(0.1));
+        let stand =
+            Self { toolcrib, hostile, _calm: calm, clients, pace, takes, untimed: args.untimed };
+        stand.calm().await?;
+        Ok(stand)
+    }
+
+    async fn fault(&self, fault: &Fault) -> anyhow::Result<Seen> {
+        let folder = tempfile::tempdir()?;
+        let until = folder.path().join("until");
+        std::fs::write(&until, "")?;
+        let mut times = self.calm().await?;
+        let server = Server::start(&self.hostile, fault, &folder).await?;
+        let mut servers = good(&self.hostile);
+        servers.push(server.entry());
+        let gateway = Gateway::start(&self.toolcrib, &servers).await?;
+        let mut clients = connect(&gateway).await?;
+        let (over, memory) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let victims: Vec<_> = (0..VICTIMS)
+            .map(|number| tokio::spawn(victim(gateway.address, number, over.clone())))
+            .collect();
+        // What the gateway does about a server that it meets for the first time is not the matter.
+        sleep(Duration::from_millis(300)).await;
+        let disturbed = async {
+            let disturbed = self.load(&mut clients).await;
+            over.store(true, Ordering::Relaxed);
+            disturbed
+        };
+        let watched = async {
+            while !over.load(Ordering::Relaxed) {
+                memory.fetch_max(gateway.memory(), Ordering::Relaxed);
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let (disturbed, ()) = tokio::join!(disturbed, watched);
+        let disturbed = disturbed?;
+        let mut said = Vec::new();
+        for victim in victims {
+            said.extend(victim.await??);
+        }
+        std::fs::remove_file(&until)?;
+        let recovered = recovery(&gateway).await?;
+        let mut wrong: Vec<String> = disturbed.wrong;
+        let left = gateway.stop().await?;
+        server.stop().await;
+        if !left.is_empty() {
+            wrong.push(format!("processes are left: {}", left.join(", ")));
+        }
+        times.extend(self.calm().await?);
+        Ok(Seen {
+            calm: p99(times),
+            calls: disturbed.times.len(),
+            disturbed: p99(disturbed.times),
+            memory: memory.load(Ordering::Relaxed),
+            recovered,
+            said,
+            wrong,
+        })
+    }
+
+    /// How long calls take where nothing is wrong.
+    async fn calm(&self) -> anyhow::Result<Vec<Duration>> {
+        if self.untimed {
+            return Ok(Vec::new());
+        }
+        let load = self.load(&mut self.clients.lock().await).await?;
+        anyhow::ensure!(load.wrong.is_empty(), "without any fault: {}", load.wrong[0]);
+        Ok(load.times)
+    }
+
+    /// Calls good servers for a while, every client at its pace.
+    async fn load(&self, clients: &mut [Client]) -> anyhow::Result<Load> {
+        let ends = Instant::now() + self.takes;
+        let runs = clients.iter_mut().enumerate().map(|(number, client)| async move {
+            // The clients' beats are spread over the time between two calls.
+            sleep(self.pace.mul_f64(number as f64 / CLIENTS as f64)).await;
+            let mut beat = interval(self.pace);
+            beat.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            let mut load = Load::default();
+            for turn in number.. {
+                beat.tick().await;
+                if Instant::now() >= ends {
+                    break;
+                }
+                let marker = format!("client {number}, call {turn}");
+                let began = Instant::now();
+                let server = format!("good{}", turn % GOOD);
+                let answer = client.call(&server, "echo", json!({"text": marker})).await;
+                load.times.push(began.elapsed());
+                match answer {
+                    Ok(Answer::Said(text)) if text == marker => {}
+                    other => load.wrong.push(format!("{server} answered {other:?} to {marker}")),
+                }
+            }
+            anyhow::Ok(load)
+        });
+        let mut all = Load::default();
+        for load in try_join_all(runs).await? {
+            all.times.extend(load.times);
+            all.wrong.extend(load.wrong);
+        }
+        Ok(all)
+    }
+}
+
+#[derive(Default)]
+struct Load {
+    times: Vec<Duration>,
+    wrong: Vec<String>,
+}
+
+fn p99(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() * 99 / 100).copied().unwrap_or_default()
+}
+
+fn good(hostile: &Path) -> Vec<Entry> {
+    (0..GOOD).map(|number| Entry::new(format!("good{number}"), hostile.to_owned())).collect()
+}
+
+/// Sixteen clients, of either era, to whom every good server has answered.
+async fn connect(gateway: &Gateway) -> anyhow::Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let name = format!("client {number}");
+        let mut client =
+            Client::connect(gateway.address, era_of(number), Way::Verbs, name, false).await?;
+        for server in 0..GOOD {
+            let server = format!("good{server}");
+            let call = client.call(&server, "echo", json!({"text": "hello"}));
+            call.await.with_context(|| server.clone())?;
+        }
+        clients.push(client);
+    }
+    Ok(clients)
+}
+
+/// Calls the faulty server until it is over: what came of each call.
+async fn victim(
+    address: std::net::SocketAddr,
+    number: usize,
+    over: Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Result<(), String>>> {
+    let mut client =
+        Client::connect(address, era_of(number), Way::Verbs, format!("victim {number}"), false)
+            .await?;
+    let mut said = Vec::new();
+    // At least one call, however long it takes.
+    while said.is_empty() || !over.load(Ordering::Relaxed) {
+        said.push(match client.call("bad", "echo", json!({"text": "a word"})).await {
+            Ok(Answer::Said(text)) if text.contains("a word") => Ok(()),
+            Ok(Answer::Said(text)) => Err(format!("another result: {text}")),
+            Ok(Answer::Failed(reason)) => Err(reason),
+            Err(error) => Err(format!("no answer at all: {error:#}")),
+        });
+        sleep(Duration::from_millis(50)).await;
+    }
+    Ok(said)
+}
+
+/// How long it takes until the server that misbehaved is of use.
+async fn recovery(gateway: &Gateway) -> anyhow::Result<Option<Duration>> {
+    let name = "visitor".to_owned();
+    let mut client =
+        Client::connect(gateway.address, Era::Sessions, Way::Verbs, name, false).await?;
+    let began = Instant::now();
+    while began.elapsed() < RECOVERY {
+        let call = client.call("bad", "echo", json!({"text": "again"}));
+        match timeout(RECOVERY, call).await {
+            Ok(Ok(Answer::Said(text))) if text == "again" => return Ok(Some(began.elapsed())),
+            _ => sleep(Duration::from_millis(100)).await,
+        }
+    }
+    Ok(None)
+}
+
+/// The server that misbehaves: started by the gateway, or over HTTP by us, again and again.
+enum Server {
+    Command(PathBuf, Vec<String>),
+    Web { url: String, keeper: tokio::task::JoinHandle<()> },
+}
+
+impl Server {
+    async fn start(hostile: &Path, fault: &Fault, folder: &TempDir) -> anyhow::Result<Self> {
+        let until = folder.path().join("until").to_string_lossy().into_owned();
+        let mut args = vec![format!("--{}", fault.name), "--until".to_owned(), until];
+        if fault.eras == Eras::Stateless {
+            args.extend(["--era".to_owned(), "stateless".to_owned()]);
+        }
+        if fault.transports != Transports::Http {
+            return Ok(Self::Command(hostile.to_owned(), args));
+        }
+        let (child, url) = web(hostile, &args, 0).await?;
+        let port: u16 =
+            url.rsplit(':').next().and_then(|it| it.split('/').next()).unwrap_or("0").parse()?;
+        let (hostile, mut child) = (hostile.to_owned(), child);
+        let keeper = tokio::spawn(async move {
+            loop {
+                let _ = child.wait().await;
+                sleep(Duration::from_millis(200)).await;
+                match web(&hostile, &args, port).await {
+                    Ok((again, _)) => child = again,
+                    Err(_) => return,
+                }
+            }
+        });
+        Ok(Self::Web { url, keeper })
+    }
+
+    fn entry(&self) -> Entry {
+        let launch = match self {
+            Self::Command(program, args) => Launch::Command(program.clone(), args.clone()),
+            Self::Web { url, .. } => Launch::Url(url.clone()),
+        };
+        // Short, so that a test does not wait for minutes; long enough for ten megabytes.
+        let more = "start_limit = 5\ncall_limit = 3".to_owned();
+        Entry { name: "bad".to_owned(), launch, more }
+    }
+
+    async fn stop(self) {
+        if let Self::Web { keeper, .. } = self {
+            keeper.abort();
+            // The process is killed with the task that holds it.
+            let _ = keeper.await;
+        }
+    }
+}
+
+/// Starts it over HTTP; says at which address.
+async fn web(hostile: &Path, args: &[String], port: u16) -> anyhow::Result<(Child, String)> {
+    let mut command = Command::new(hostile);
+    command.args(args).args(["--http", &port.to_string()]).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let output = child.stdout.take().context("it has no output")?;
+    let mut lines = BufReader::new(output).lines();
+    let url = lines.next_line().await?.context("it does not say where it listens")?;
+    Ok((child, url))
+}
