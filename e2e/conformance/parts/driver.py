@@ -19,6 +19,9 @@ IS_STATELESS = VERSION >= "2026"
 CAPABILITIES = {"elicitation": {}, "sampling": {}, "roots": {}}
 ANSWERED_WITHIN = 30
 MOST_ROUNDS = 5
+BROWSER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "browser.py")
+# What the suite takes for this client's own document.
+CLIENT_DOCUMENT = "https://conformance-test.local/client-metadata.json"
 
 
 class Refused(Exception):
@@ -34,8 +37,10 @@ class Gateway:
         with open(config, "w", encoding="utf-8") as file:
             era = "2026" if IS_STATELESS else "2025"
             file.write(f"[servers.tested]\nurl = {json.dumps(URL)}\nera = {json.dumps(era)}\n")
-        command = [BINARY, "serve", "--stdio", "--endpoint", "s/tested", "--config", config, "--log", "info"]
+            file.writelines(f"oauth.{key} = {json.dumps(value)}\n" for key, value in oauth().items())
+        command = [BINARY, "serve", "--stdio", "--endpoint", "s/tested", "--config", config, "--log", "info", "--login"]
         env = {"PATH": os.environ["PATH"], "HOME": home, "XDG_CACHE_HOME": home, "XDG_DATA_HOME": home}
+        env["BROWSER"] = f"{sys.executable} -S {BROWSER}"
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         self.ids, self.answers = itertools.count(1), {}
         threading.Thread(target=self.listen, daemon=True).start()
@@ -97,6 +102,15 @@ class Gateway:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.process.kill()
+
+
+def oauth():
+    """What a person would have been told by the authorization server."""
+    if SCENARIO == "auth/pre-registration":
+        return {key: CONTEXT[key] for key in ("client_id", "client_secret")}
+    if SCENARIO == "auth/basic-cimd":
+        return {"client_metadata_url": CLIENT_DOCUMENT}
+    return {}
 
 
 def answer(method, params):

@@ -1,0 +1,147 @@
+"""What a step needs: an authorization server, a server that takes its tokens, and programs that log in there."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+from parts.install import node
+from parts.programs import Programs, end, free_port, listening
+from suite.install import HERE as E2E
+from suite.install import Stamp, shell
+
+HERE = Path(__file__).resolve().parent
+VERSION = "2026-07-28"
+TOOL = "test_simple_text"
+
+
+class Scene:
+    def __init__(self, chosen, home):
+        self.programs = Programs(chosen.bin, chosen.fixture, "http", "auto", home)
+        self.home, self.logs, self.stack = home, [], ExitStack()
+
+    def __enter__(self):
+        fixture = self.stack.enter_context(self.programs.fixture())
+        command, env = authority()
+        quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        process = subprocess.Popen([*command, fixture], env=env, **quiet)
+        self.stack.callback(end, process)
+        places = json.loads(process.stdout.readline())
+        self.issuer, self.resource = places["issuer"], places["resource"]
+        self.config = self.home / "toolcrib.toml"
+        self.config.write_text(f"[servers.tested]\nurl = {json.dumps(self.resource)}\nera = '2025'\n")
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    @property
+    def env(self):
+        folders = {f"XDG_{kind}_HOME": str(self.home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA", "STATE")}
+        browser = f"{sys.executable} -S {HERE / 'browser.py'}"
+        return {"PATH": os.environ["PATH"], "HOME": str(self.home), "BROWSER": browser, **folders}
+
+    @property
+    def file(self):
+        return self.home / "data/toolcrib/credentials/logins.json"
+
+    def login(self):
+        """What is kept of the login."""
+        entries = json.loads(self.file.read_text())["entries"]
+        return next((json.loads(text) for key, text in entries.items() if key.startswith("login ")), None)
+
+    def told(self, **ways):
+        """Has the authorization server behave so; what it saw until now."""
+        query = "&".join(f"{key}={value}" for key, value in ways.items())
+        with urllib.request.urlopen(f"{self.issuer}/control?{query}", timeout=10) as answer:
+            return json.load(answer)
+
+    def run(self, *arguments):
+        """A command; how it ended, and all it said."""
+        command = [str(self.programs.binary), *arguments, "--config", str(self.config)]
+        done = subprocess.run(
+            command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+        )
+        self.logs.append(done.stdout)
+        return done.returncode, done.stdout
+
+    def log_in(self):
+        code, said = self.run("login", "tested")
+        assert code == 0, said
+
+    def gateway(self, *options):
+        """A gateway; a function that calls the server through it, and gives what it says."""
+        address = f"127.0.0.1:{free_port()}"
+        log = self.home / f"gateway-{address.split(':')[1]}.log"
+        command = [str(self.programs.binary), "serve", "--http", address, "--log", "debug", "--config", str(self.config), *options]
+        with open(log, "wb") as file:
+            process = subprocess.Popen(command, env=self.env, stdout=file, stderr=file)
+        self.stack.callback(end, process)
+        listening(process, address, log)
+        return lambda: self.call(f"http://{address}/mcp/full")
+
+    def call(self, url):
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {
+                "name": f"tested__{TOOL}",
+                "arguments": {},
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": VERSION,
+                    "io.modelcontextprotocol/clientInfo": {"name": "e2e", "version": "1"},
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                },
+            },
+        }
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": VERSION,
+            "mcp-method": "tools/call",
+            "mcp-name": f"tested__{TOOL}",
+        }
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                said = answer.read().decode()
+        except urllib.error.HTTPError as error:
+            said = error.read().decode()
+        self.logs.append(said)
+        return said
+
+    def nothing_is_shown(self):
+        """No token is in any log, output or answer."""
+        texts = self.logs + [log.read_text(errors="replace") for log in self.home.glob("*.log")]
+        for token in self.told()["tokens"]:
+            assert not any(token in text for text in texts), "a token was shown"
+
+
+def at_once(calls):
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(lambda call: call(), calls))
+
+
+def authority():
+    """The command of the authorization server, installed if it is not, and its environment."""
+    cache = Path(os.environ.get("TOOLCRIB_E2E_CACHE") or E2E / ".cache").resolve()
+    cache.mkdir(parents=True, exist_ok=True)
+    if shutil.which("npm") is None:
+        sys.exit("oauth: node and npm are needed on PATH")
+    folder = cache / "oauth"
+    pins = [HERE.parent / "package.json", HERE.parent / "package-lock.json"]
+    with Stamp(folder, pins) as fresh:
+        if not fresh:
+            folder.mkdir(parents=True, exist_ok=True)
+            for pin in pins:
+                shutil.copy(pin, folder)
+            # No script of theirs runs: none of these packages needs one.
+            shell(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], cwd=folder)
+    return [node(cache), str(HERE / "authority.mjs")], {"PATH": os.environ["PATH"], "PACKAGES": str(folder)}
