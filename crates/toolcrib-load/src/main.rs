@@ -36,7 +36,8 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = async {
         let bin = match args.bin {
-            Some(bin) => bin,
+            // The programs run in folders of their own.
+            Some(bin) => std::path::absolute(bin)?,
             None => own_folder()?,
         };
         match args.command {
