@@ -141,14 +141,17 @@ fn reasons(fault: &Fault, said: &[Result<(), String>]) -> Option<String> {
 
 fn show(fault: &Fault, seen: &Seen, problems: &[String]) {
     let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
-    let share = seen.disturbed.as_secs_f64() / seen.calm.as_secs_f64().max(1e-9);
+    let share = match seen.calm.is_zero() {
+        true => "–".to_owned(),
+        false => format!("{:.2}", seen.disturbed.as_secs_f64() / seen.calm.as_secs_f64()),
+    };
     let recovered =
         seen.recovered.map_or("never".to_owned(), |time| format!("{:.1} s", time.as_secs_f64()));
     let failure = seen.said.iter().find_map(|said| said.as_ref().err());
     let told = failure.map_or("served", String::as_str).replace('\n', " ");
     let told: String = told.chars().take(110).collect();
     say(&format!(
-        "{:<24} {:>9} {:>9} {:>6.2} {:>7} {:>5} MiB {:>10}  {told}",
+        "{:<24} {:>9} {:>9} {:>6} {:>7} {:>5} MiB {:>10}  {told}",
         fault.name,
         ms(seen.calm),
         ms(seen.disturbed),
