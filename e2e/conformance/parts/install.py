@@ -16,12 +16,18 @@ OLDEST_NODE = 22
 
 def install():
     """Installs what is missing; returns the command that runs the suite."""
+    node, folder = packages("conformance", HERE)
+    return [node, str(folder / "node_modules/@modelcontextprotocol/conformance/dist/index.js")]
+
+
+def packages(name, pinned):
+    """Installs what the package.json in a folder pins, if it is missing; returns Node and where the packages are."""
     cache = Path(os.environ.get("TOOLCRIB_E2E_CACHE") or E2E / ".cache").resolve()
     cache.mkdir(parents=True, exist_ok=True)
     if shutil.which("npm") is None:
-        sys.exit("conformance: node and npm are needed on PATH")
-    folder = cache / "conformance"
-    pins = [HERE / "package.json", HERE / "package-lock.json"]
+        sys.exit(f"{name}: node and npm are needed on PATH")
+    folder = cache / name
+    pins = [pinned / "package.json", pinned / "package-lock.json"]
     with Stamp(folder, pins) as fresh:
         if not fresh:
             folder.mkdir(parents=True, exist_ok=True)
@@ -29,7 +35,7 @@ def install():
                 shutil.copy(pin, folder)
             # No script of theirs runs: none of these packages needs one.
             shell(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], cwd=folder)
-    return [node(cache), str(folder / "node_modules/@modelcontextprotocol/conformance/dist/index.js")]
+    return node(cache), folder
 
 
 def node(cache):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import urllib.error
@@ -11,10 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from parts.install import node
+from parts.install import packages
 from parts.programs import Programs, end, free_port, listening
-from suite.install import HERE as E2E
-from suite.install import Stamp, shell
 
 HERE = Path(__file__).resolve().parent
 VERSION = "2026-07-28"
@@ -131,17 +128,5 @@ def at_once(calls):
 
 def authority():
     """The command of the authorization server, installed if it is not, and its environment."""
-    cache = Path(os.environ.get("TOOLCRIB_E2E_CACHE") or E2E / ".cache").resolve()
-    cache.mkdir(parents=True, exist_ok=True)
-    if shutil.which("npm") is None:
-        sys.exit("oauth: node and npm are needed on PATH")
-    folder = cache / "oauth"
-    pins = [HERE.parent / "package.json", HERE.parent / "package-lock.json"]
-    with Stamp(folder, pins) as fresh:
-        if not fresh:
-            folder.mkdir(parents=True, exist_ok=True)
-            for pin in pins:
-                shutil.copy(pin, folder)
-            # No script of theirs runs: none of these packages needs one.
-            shell(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], cwd=folder)
-    return [node(cache), str(HERE / "authority.mjs")], {"PATH": os.environ["PATH"], "PACKAGES": str(folder)}
+    node, folder = packages("oauth", HERE.parent)
+    return [node, str(HERE / "authority.mjs")], {"PATH": os.environ["PATH"], "PACKAGES": str(folder)}
