@@ -111,7 +111,6 @@ impl Flow<'_> {
             renew_from: None,
             ends: None,
             asked: scopes.to_vec(),
-            granted: None,
         };
         login.take(tokens);
         Ok(login)

@@ -32,8 +32,6 @@ pub(super) struct Login {
     pub(super) ends: Option<u64>,
     /// The scopes that were asked for.
     pub(super) asked: Vec<String>,
-    /// Those that were granted, if that was said.
-    pub(super) granted: Option<Vec<String>>,
 }
 
 /// Who this program is to an authorization server.

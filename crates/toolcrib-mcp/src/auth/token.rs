@@ -6,7 +6,6 @@ use reqwest::header::HeaderValue;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::challenge::scopes;
 use super::fetch::{Answer, Fetch, encode};
 use super::kept::{Client, Login, Method};
 
@@ -39,7 +38,6 @@ pub(super) struct Tokens {
     token_type: String,
     expires_in: Option<Value>,
     refresh_token: Option<String>,
-    scope: Option<String>,
 }
 
 /// Asks for tokens in exchange for what the form holds.
@@ -105,7 +103,6 @@ impl Login {
     pub(super) fn take(&mut self, tokens: Tokens) {
         self.access_token = tokens.access_token;
         self.refresh_token = tokens.refresh_token.or(self.refresh_token.take());
-        self.granted = tokens.scope.as_deref().map(scopes).or(self.granted.take());
         // Some write the number as text.
         let seconds = tokens.expires_in.as_ref();
         let as_text = |value: &Value| value.as_str().and_then(|text| text.parse().ok());
