@@ -66,6 +66,11 @@ impl Events {
         }
     }
 
+    /// How many bytes have come of an event that is not complete yet.
+    pub fn pending(&self) -> usize {
+        self.bytes.len() + self.event.data.len()
+    }
+
     /// The next event that is complete and has data.
     #[expect(clippy::should_implement_trait, reason = "more may come after `None`")]
     pub fn next(&mut self) -> Option<Result<Event, TooLong>> {
