@@ -67,7 +67,7 @@ fn start_up() -> Duration {
         let document = Document::new("read_file", ["read_file", "files", "Reads a file."]);
         let segment = Segment::build(&mut Analyzer::new(), &Corpus::TUNING, [document]);
         let index = Index::new(&Corpus::TUNING, vec![Arc::new(segment)]);
-        black_box(index.search(&Query::new("read a file"), LIMIT, |_| true));
+        black_box(index.search(&Query::new("read a file"), LIMIT));
         begin.elapsed()
     };
     let cold = first();
@@ -136,7 +136,7 @@ impl Column {
         let latency = |ranking| {
             Latency::of(&tools.queries, |text| {
                 let query = Query::new(text).ranked_by(ranking);
-                index.search(&query, LIMIT, |_| true).hits.len()
+                index.search(&query, LIMIT).hits.len()
             })
         };
         let (lexical, by_meaning, hybrid) =

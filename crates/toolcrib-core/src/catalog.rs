@@ -106,7 +106,7 @@ impl Catalog {
             by: policy.fingerprint(),
             fingerprint: Fingerprint::of(parts),
             admitted,
-            documents: OnceLock::new(),
+            index: OnceLock::new(),
             len: OnceLock::new(),
         });
         if kept.len() == MOST_POLICIES {
@@ -214,8 +214,8 @@ struct Seen {
     by: Fingerprint,
     /// By segment.
     admitted: Vec<Admitted>,
-    /// By document of the catalog's index.
-    documents: OnceLock<Vec<bool>>,
+    /// The catalog's index with what is hidden left out, if anything is.
+    index: OnceLock<Option<Index>>,
     len: OnceLock<usize>,
     fingerprint: Fingerprint,
 }
@@ -371,10 +371,10 @@ impl View {
         self.seen.admitted.get(at).filter(|_| is_same)
     }
 
-    /// For each document of the catalog's index, whether a caller may find it. The name of a tool
-    /// that is registered elsewhere is not found: the tool is.
-    pub(crate) fn documents(&self) -> &[bool] {
-        self.seen.documents.get_or_init(|| {
+    /// The catalog's index, where what a caller may not find is as good as not there. The name of
+    /// a tool that is registered elsewhere is not found: the tool is.
+    pub(crate) fn index(&self) -> &Index {
+        let narrowed = self.seen.index.get_or_init(|| {
             let admits = |item, bit: bool| match item {
                 Item::Tool(_) => bit,
                 Item::Named(named) => bit && !self.catalog.registers(&named.name),
@@ -382,8 +382,10 @@ impl View {
             let by_segment = self.segments().map(|(segment, admitted)| {
                 segment.items().zip(admitted.bits.iter()).map(move |(item, bit)| admits(item, *bit))
             });
-            by_segment.flatten().collect()
-        })
+            let is_in: Vec<bool> = by_segment.flatten().collect();
+            is_in.contains(&false).then(|| self.catalog.index.clone().only(is_in))
+        });
+        narrowed.as_ref().unwrap_or(&self.catalog.index)
     }
 
     fn items(&self) -> impl Iterator<Item = Item<'_>> {

@@ -12,9 +12,6 @@ use crate::names::Key;
 use crate::scope::Scope;
 use crate::segment::Item;
 
-/// The share of its score that a further copy loses.
-const LOSS: f32 = 0.75;
-
 /// The best of all that matched.
 pub(crate) struct Page<'a> {
     /// How many matched in all.
@@ -45,21 +42,15 @@ impl Behind<'_> {
 
 impl<'a> Scope<'a> {
     /// The best `most` documents by their scores, where a copy counts for less.
-    pub(crate) fn page(
-        self,
-        index: &Index,
-        scores: &Scores,
-        most: usize,
-        admit: impl Fn(usize) -> bool,
-    ) -> Page<'a> {
+    pub(crate) fn page(self, index: &Index, scores: &Scores, most: usize) -> Page<'a> {
         let mut looked_at = most;
         loop {
-            let best = scores.top(index, looked_at, &admit);
+            let best = scores.top(index, looked_at);
             let hits = best
                 .hits
                 .iter()
                 .map(|hit| Hit { item: self.document(index, hit.doc), score: hit.score });
-            let mut placed = place(hits);
+            let mut placed = place(index.tuning().copy, hits);
             // What was not looked at scores no more than the last that was.
             let (last, is_all) = (best.hits.last(), best.hits.len() == best.total);
             let is_plain = !placed.iter().any(|placed| placed.is_copy);
@@ -84,8 +75,8 @@ impl<'a> Scope<'a> {
     /// What an item stands behind, if it is a copy of one that fits better.
     pub(crate) fn behind(
         self,
+        index: &Index,
         scores: &Scores,
-        admit: impl Fn(usize) -> bool,
         item: Item<'_>,
     ) -> Option<Behind<'a>> {
         let own = item.name().tool();
@@ -95,7 +86,7 @@ impl<'a> Scope<'a> {
                 let (doc, found) = (base + at, segment.item(at));
                 if found.key() == item.key() {
                     score = scores.of(doc);
-                } else if admit(doc) && is_copy(found, item) {
+                } else if is_copy(found, item) {
                     alike.push((scores.of(doc), found));
                 }
             }
@@ -111,18 +102,19 @@ impl<'a> Scope<'a> {
         let (_, best) = better
             .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.exposed().cmp(a.1.exposed())))?;
         let Item::Tool(original) = best else { return None };
-        Some(Behind { original, loss: LOSS * score })
+        Some(Behind { original, loss: index.tuning().copy * score })
     }
 }
 
-/// Tells the copies among hits, best first, and what each hit counts for.
-fn place<'a>(hits: impl Iterator<Item = Hit<'a>>) -> Vec<Placed<'a>> {
+/// Tells the copies among hits, best first, and what each hit counts for if a copy loses such a
+/// share of its score.
+fn place<'a>(loss: f32, hits: impl Iterator<Item = Hit<'a>>) -> Vec<Placed<'a>> {
     let mut before: HashMap<&str, Vec<Item<'a>>> = HashMap::new();
     let placed = |hit: Hit<'a>| {
         let alike = before.entry(hit.item.name().tool()).or_default();
         let is_copy = alike.iter().any(|item| is_copy(*item, hit.item));
         alike.push(hit.item);
-        let score = if is_copy { hit.score - LOSS * hit.score } else { hit.score };
+        let score = if is_copy { hit.score - loss * hit.score } else { hit.score };
         Placed { hit: Hit { score, ..hit }, is_copy }
     };
     hits.map(placed).collect()

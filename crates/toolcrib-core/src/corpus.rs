@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use toolcrib_search::{Analyzer, Explanation, Ranking, Tuning};
+use toolcrib_search::{Analyzer, Explanation, Ranking, Reading, Tuning};
 
 use crate::scope::{Learned, Scope};
 use crate::segment::{Item, Segment, TUNING};
-use crate::{Catalog, Group, GroupId, Members, Naming, Tool, ToolSpec, View};
+use crate::{
+    Catalog, Choice, Group, GroupId, Learning, Members, Naming, Tool, ToolSpec, Usage, View,
+};
 
 /// Tools under ids of the caller's own, ranked exactly as [`View::search`] ranks them.
 ///
@@ -70,7 +72,7 @@ impl Corpus {
             groups.entry(group).or_default().push(tool.clone());
             tools.insert(id, tool);
         }
-        let mut analyzer = Analyzer::new();
+        let mut analyzer = Analyzer::reading(tuning.reading);
         let segments = groups.into_iter().map(|(id, tools)| {
             let mut group = Group::new(id).with_members(Members::Known(Vec::new()));
             // A tool without a server is not to be found by the words "host tools".
@@ -86,6 +88,21 @@ impl Corpus {
     fn with(view: View, tools: HashMap<Arc<str>, Arc<Tool>>) -> Self {
         let ids = tools.iter().map(|(id, tool)| (address(tool), id.clone())).collect();
         Self { view, ids, tools }
+    }
+
+    /// The same after these choices, whose tools are given by their ids: they are lifted as
+    /// [`View::with_usage`] does. Those of tools that are not here count for nothing.
+    pub fn after(self, choices: impl IntoIterator<Item = Choice>, learning: Learning) -> Self {
+        let named = choices.into_iter().filter_map(|choice| {
+            let tool = self.tools.get(&*choice.tool)?.name().to_string();
+            Some(Choice { tool, ..choice })
+        });
+        let usage = Arc::new(Usage::tuned(named, learning));
+        Self { view: self.view.with_usage(usage), ..self }
+    }
+
+    fn reading(&self) -> Reading {
+        self.view.catalog().index().tuning().reading
     }
 
     /// The number of tools.
@@ -108,7 +125,7 @@ impl Corpus {
         let nothing = Learned::new();
         let scope = Scope::new(&self.view, &nothing, true);
         let Ok(ask) = scope.ask(query) else { return Vec::new() };
-        let found = scope.search(&ask.ranked_by(ranking), limit);
+        let found = scope.search(&ask.read(self.reading()).ranked_by(ranking), limit);
         let id = |item| match item {
             Item::Tool(tool) => self.ids.get(&address(tool)).cloned(),
             Item::Named(_) => None,
@@ -122,7 +139,7 @@ impl Corpus {
         let tool = self.tools.get(id)?;
         let nothing = Learned::new();
         let scope = Scope::new(&self.view, &nothing, true);
-        let ask = scope.ask(query).ok()?.ranked_by(ranking);
+        let ask = scope.ask(query).ok()?.read(self.reading()).ranked_by(ranking);
         let segment = self.view.catalog().segment(tool.group())?;
         let mut explanation = scope.explain(&ask, segment, Item::Tool(tool))?;
         id.clone_into(&mut explanation.key);
@@ -229,6 +246,46 @@ mod tests {
         };
         assert_eq!(best(3.0, 1.0), "1");
         assert_eq!(best(0.01, 0.0), "2");
+    }
+
+    #[test]
+    fn text_can_be_read_in_another_way() {
+        let tools =
+            || [("1".into(), tool("a", "one", "The issues.")), ("2".into(), specs()[0].clone())];
+        let found = |reading: Reading, query: &str| {
+            let corpus = Corpus::tuned(tools(), &Tuning { reading, ..Corpus::TUNING });
+            let found = corpus.search(query, 10, Ranking::Lexical);
+            for Ranked { id, score } in &found {
+                assert_eq!(corpus.explain(query, id, Ranking::Lexical).unwrap().total, *score);
+            }
+            ids(&found).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(found(Reading::DEFAULT, "the commit issue"), ["1", "2"]);
+        let unstemmed = Reading { stemmed: f32::INFINITY, ..Reading::DEFAULT };
+        assert!(found(unstemmed, "the commit issue").is_empty());
+        assert_eq!(found(Reading { stops: false, ..unstemmed }, "the commit issue"), ["1"]);
+    }
+
+    #[test]
+    fn what_was_chosen_before_is_lifted() {
+        let twins = || ["1", "2"].map(|id| (id.into(), tool(&format!("x{id}"), "send_text", "")));
+        let choice = |tool: &str| Choice {
+            query: "a text".into(),
+            tool: tool.into(),
+            times: 2,
+            freshness: 1.0,
+        };
+        let first = |corpus: Corpus| {
+            let found = corpus.search("text", 10, Ranking::Lexical);
+            let why = corpus.explain("text", &found[0].id, Ranking::Lexical).unwrap();
+            assert_eq!(why.total, found[0].score);
+            found[0].id.to_string()
+        };
+        assert_eq!(first(Corpus::new(twins())), "1");
+        let choices = [choice("2"), choice("gone")];
+        assert_eq!(first(Corpus::new(twins()).after(choices.clone(), Learning::DEFAULT)), "2");
+        let learning = Learning { most_lift: 0.0, ..Learning::DEFAULT };
+        assert_eq!(first(Corpus::new(twins()).after(choices, learning)), "1");
     }
 
     #[test]

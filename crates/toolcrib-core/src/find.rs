@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use regex::{Regex, RegexBuilder};
 use serde::Serialize;
-use toolcrib_search::{Analyzer, Explanation, Query, Ranking, Scores};
+use toolcrib_search::{Analyzer, Explanation, Query, Ranking, Reading, Scores};
 
 use crate::scope::{Learned, Lookup, Scope};
 use crate::segment::{Item, Segment, document};
@@ -64,10 +64,7 @@ impl<'q> Ask<'q> {
         {
             return if pattern.is_empty() { Err(Unasked::Blank) } else { Self::pattern(pattern) };
         }
-        let (must, rest): (Vec<&str>, Vec<&str>) =
-            text.split_whitespace().partition(|word| word.len() > 1 && word.starts_with('+'));
-        let must: Vec<&str> = must.iter().map(|word| &word[1..]).collect();
-        let query = Query::with_required(&rest.join(" "), &must);
+        let query = words_of(text, Reading::DEFAULT);
         // What has no words, such as an emoji, may still be a name.
         if (query.is_empty() && text.is_ascii()) || text.eq_ignore_ascii_case("null") {
             return Err(Unasked::Blank);
@@ -90,6 +87,16 @@ impl<'q> Ask<'q> {
         }
     }
 
+    /// The same where tools were read in another way than the usual.
+    pub(crate) fn read(self, reading: Reading) -> Self {
+        match self {
+            Self::Words { text, .. } if reading != Reading::DEFAULT => {
+                Self::Words { text, query: words_of(text, reading) }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn pattern(pattern: &str) -> Result<Self, Unasked> {
         if pattern.len() > MOST_PATTERN_BYTES {
             let reason = format!("it is longer than {MOST_PATTERN_BYTES} bytes");
@@ -103,6 +110,14 @@ impl<'q> Ask<'q> {
             .map(Self::Pattern)
             .map_err(|error| Unasked::BadPattern(reason(&error)))
     }
+}
+
+/// The words of a query; those that must occur stand with a plus.
+fn words_of(text: &str, reading: Reading) -> Query {
+    let (must, rest): (Vec<&str>, Vec<&str>) =
+        text.split_whitespace().partition(|word| word.len() > 1 && word.starts_with('+'));
+    let must: Vec<&str> = must.iter().map(|word| &word[1..]).collect();
+    Query::read(reading, &rest.join(" "), &must)
 }
 
 /// The one line of the error that says what is wrong; the others draw an arrow below the pattern.
@@ -250,24 +265,16 @@ impl<'a> Scope<'a> {
         Found { total, hits, ..Found::default() }
     }
 
-    /// Everything a caller may find, each tool once.
-    fn candidates(self) -> impl Iterator<Item = Item<'a>> {
-        let segments = self.segments();
-        let items = segments.flat_map(move |(segment, admitted)| self.items_of(segment, admitted));
-        items.filter(move |item| !self.stands_in(*item))
-    }
-
     fn ranked(self, text: &str, query: &Query, limit: usize) -> Found<'a> {
         let index = self.index();
         let exact = self.named_in(text);
         let by_words = exact.is_empty();
         let most = limit.saturating_add(exact.len());
-        let admit = self.admits_document(&index);
         let mut scores = index.score(query);
-        for Lifted { doc, by, .. } in self.lifts(text, &scores, &admit) {
+        for Lifted { doc, by, .. } in self.lifts(text, &scores) {
             scores.lift(doc, by);
         }
-        let page = self.page(&index, &scores, most, &admit);
+        let page = self.page(&index, &scores, most);
         let best = page.hits.first().map_or(0.0, |hit| hit.score);
         let named = exact.into_iter().map(|item| Hit { item, score: best + 1.0 });
         let mut seen = HashSet::new();
@@ -281,15 +288,16 @@ impl<'a> Scope<'a> {
     }
 
     /// What use adds to the scores of documents that match.
-    fn lifts(self, text: &str, scores: &Scores, admit: impl Fn(usize) -> bool) -> Vec<Lifted> {
-        let chosen = self.view.usage().map_or_else(Vec::new, |usage| usage.chosen(text));
+    fn lifts(self, text: &str, scores: &Scores) -> Vec<Lifted> {
+        let is_known = |tool: &str| !self.documents_of(tool).is_empty();
+        let chosen = self.view.usage().map_or_else(Vec::new, |usage| usage.chosen(text, is_known));
         if chosen.is_empty() {
             return Vec::new();
         }
-        let best = scores.best(&admit);
+        let best = scores.best();
         let lifted = |chosen: &Chosen| {
             let by = chosen.lift * best;
-            let matches = |doc: &usize| scores.of(*doc) > 0.0 && admit(*doc);
+            let matches = |doc: &usize| scores.of(*doc) > 0.0;
             let docs = self.documents_of(&chosen.tool).into_iter().filter(matches);
             docs.map(|doc| Lifted { doc, by, reason: chosen.reason() }).collect::<Vec<_>>()
         };
@@ -306,16 +314,17 @@ impl<'a> Scope<'a> {
         let Ask::Words { text, query } = ask else { return None };
         let document = document(item, &segment.group);
         let index = self.index();
-        let mut explanation = index.explain(query, &document, &mut Analyzer::new());
-        let (mut scores, admit) = (index.score(query), self.admits_document(&index));
-        for Lifted { doc, by, reason } in self.lifts(text, &scores, &admit) {
+        let mut explanation =
+            index.explain(query, &document, &mut Analyzer::reading(index.tuning().reading));
+        let mut scores = index.score(query);
+        for Lifted { doc, by, reason } in self.lifts(text, &scores) {
             scores.lift(doc, by);
             if self.document(&index, doc).key() == item.key() {
                 explanation.lift(by, reason);
             }
         }
         let is_named = || self.named_in(text).iter().any(|named| named.key() == item.key());
-        if let Some(copy) = self.behind(&scores, &admit, item).filter(|_| !is_named()) {
+        if let Some(copy) = self.behind(&index, &scores, item).filter(|_| !is_named()) {
             explanation.lift(-copy.loss, copy.reason());
         }
         Some(explanation)

@@ -90,4 +90,4 @@ pub use step::{
     ToolChange, TurnReport,
 };
 pub use tool::Tool;
-pub use usage::{Choice, Usage};
+pub use usage::{Choice, Learning, Usage};

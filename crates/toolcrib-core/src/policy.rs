@@ -251,6 +251,12 @@ impl Policy {
         self.admits(tool.name(), tool.exposed(), tool.spec().annotations())
     }
 
+    /// Whether it admits a tool of this name that says this about its effects, under the name that
+    /// it would have.
+    pub fn admits_name(&self, name: &ToolName, naming: Naming, says: &Annotations) -> bool {
+        self.admits(name, &name.exposed(naming), says)
+    }
+
     pub(crate) fn admits_item(&self, item: Item<'_>) -> bool {
         let annotations = match item {
             Item::Tool(tool) => *tool.spec().annotations(),

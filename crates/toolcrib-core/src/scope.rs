@@ -2,6 +2,7 @@
 //! catalog knew of them. Every lookup and search goes through here.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -40,7 +41,13 @@ impl<'a> Scope<'a> {
         Self { view, learned, with_mcp }
     }
 
-    /// The segments that apply, each with what the policy admits of it.
+    /// The segments that apply.
+    fn applying(self) -> impl Iterator<Item = &'a Arc<Segment>> {
+        let segments = self.view.segments();
+        segments.map(move |(segment, _)| self.learned_of(segment).unwrap_or(segment))
+    }
+
+    /// The same, each with what the policy admits of it.
     pub(crate) fn segments(self) -> impl Iterator<Item = (&'a Arc<Segment>, Cow<'a, Admitted>)> {
         self.view.segments().map(move |(segment, admitted)| match self.learned_of(segment) {
             Some(learned) => (learned, Cow::Owned(learned.admitted(self.view.policy()))),
@@ -98,11 +105,10 @@ impl<'a> Scope<'a> {
     ) -> impl Iterator<Item = Item<'a>> {
         segment.items().enumerate().filter_map(move |(at, item)| {
             // A tool registered elsewhere is judged by what is known of it there.
-            let registered = match item {
-                Item::Named(named) => self.identity(&named.name).map(Item::Tool),
-                Item::Tool(_) => None,
-            };
-            registered.or_else(|| self.admits(item, admitted.bits[at]).then_some(item))
+            if self.stands_in(item) {
+                return self.identity(item.name()).map(Item::Tool);
+            }
+            self.admits(item, admitted.bits[at]).then_some(item)
         })
     }
 
@@ -134,13 +140,7 @@ impl<'a> Scope<'a> {
         if self.learned.is_empty() && self.with_mcp {
             return self.view.len();
         }
-        let items =
-            self.segments().flat_map(|(segment, admitted)| self.items_of(segment, admitted));
-        let counts = |item: &Item<'a>| match item {
-            Item::Tool(_) => true,
-            Item::Named(named) => self.identity(&named.name).is_none(),
-        };
-        items.filter(counts).count()
+        self.candidates().count()
     }
 
     /// Every group with something to offer, in the order of ids. Groups whose members are unknown
@@ -195,13 +195,13 @@ impl<'a> Scope<'a> {
     pub(crate) fn registers(self, name: &ToolName) -> bool {
         let exposed = name.exposed(self.view.catalog().naming);
         let key = Key::new(&exposed);
-        self.segments().any(|(segment, _)| segment.registers(key, name))
+        self.applying().any(|segment| segment.registers(key, name))
     }
 
     /// Whether a tool outside the group has this exposed name, visible or not.
     pub(crate) fn taken(self, exposed: &str, group: &GroupId) -> bool {
         let key = Key::new(exposed);
-        self.segments().filter(|(segment, _)| segment.id() != group).any(|(segment, _)| {
+        self.applying().filter(|segment| segment.id() != group).any(|segment| {
             let mut found = segment.find_exposed(key).map(|at| segment.item(at));
             found.any(|item| matches!(item, Item::Tool(_)))
         })
@@ -232,16 +232,14 @@ impl<'a> Scope<'a> {
     pub(crate) fn find(self, name: &str) -> Lookup<'a> {
         let name = name::unquoted(name);
         let (found, denied) = self.find_all(name);
-        if found.is_empty()
-            && denied.is_empty()
-            && let Some(stripped) = name::without_imagined_namespace(name)
-        {
-            return Self::verdict(self.find_all(stripped));
-        }
-        Self::verdict((found, denied))
-    }
-
-    fn verdict((found, denied): (Vec<Item<'a>>, Vec<ToolName>)) -> Lookup<'a> {
+        let (found, denied) = match name::without_imagined_namespace(name) {
+            // What is denied is as good as not there, also for other readings of the name.
+            Some(stripped) if found.is_empty() => {
+                let (found, also) = self.find_all(stripped);
+                (found, if denied.is_empty() { also } else { denied })
+            }
+            _ => (found, denied),
+        };
         match found.as_slice() {
             [] => Lookup::Missing { denied },
             [Item::Tool(tool)] => Lookup::Tool(tool),
@@ -306,30 +304,41 @@ impl<'a> Scope<'a> {
         (found, denied)
     }
 
-    /// Whether a document of [`index`](Self::index) may be found; each tool once.
-    pub(crate) fn admits_document(self, index: &Index) -> impl Fn(usize) -> bool {
-        let plain = self.learned.is_empty() && self.with_mcp;
-        let segments: Vec<_> = if plain { Vec::new() } else { self.segments().collect() };
-        move |doc| {
-            if plain {
-                return self.view.documents()[doc];
-            }
-            let (segment, at) = index.locate(doc);
-            let (segment, admitted) = &segments[segment];
-            let item = segment.item(at);
-            self.admits(item, admitted.bits[at]) && !self.stands_in(item)
-        }
-    }
-
     /// Whether any tool has white space in its own name.
     pub(crate) fn has_spaced_names(self) -> bool {
-        self.view.catalog().has_spaced_names
-            || self.learned.values().any(|segment| segment.has_spaced_names)
+        let may_have = self.view.catalog().has_spaced_names || !self.learned.is_empty();
+        may_have
+            && self.segments().filter(|(segment, _)| segment.has_spaced_names).any(
+                |(segment, admitted)| {
+                    self.items_of(segment, admitted)
+                        .any(|item| item.name().tool().contains(char::is_whitespace))
+                },
+            )
     }
 
     /// Whether this is only the name of a tool that is registered elsewhere.
-    pub(crate) fn stands_in(self, item: Item<'_>) -> bool {
-        matches!(item, Item::Named(named) if self.identity(&named.name).is_some())
+    fn stands_in(self, item: Item<'_>) -> bool {
+        matches!(item, Item::Named(named) if self.registers(&named.name))
+    }
+
+    /// The names that stand for tools registered elsewhere, found in one walk: who looks at every
+    /// item asks here rather than [`stands_in`](Self::stands_in), which looks through all segments.
+    fn stand_ins(self) -> HashSet<&'a ToolName> {
+        let named: HashSet<&ToolName> =
+            self.applying().flat_map(|segment| &segment.named).map(|named| &named.name).collect();
+        if named.is_empty() {
+            return named;
+        }
+        let tools = self.applying().flat_map(|segment| &segment.tools);
+        tools.filter_map(|tool| named.get(tool.name()).copied()).collect()
+    }
+
+    /// Everything a caller may find, each tool once.
+    pub(crate) fn candidates(self) -> impl Iterator<Item = Item<'a>> {
+        let stand_ins = self.stand_ins();
+        let segments = self.segments();
+        let items = segments.flat_map(move |(segment, admitted)| self.items_of(segment, admitted));
+        items.filter(move |item| !is_among(&stand_ins, *item))
     }
 
     /// The item a document of that index is about.
@@ -339,17 +348,19 @@ impl<'a> Scope<'a> {
         self.learned_of(declared).unwrap_or(declared).item(at)
     }
 
-    /// The documents of [`index`](Self::index) about tools whose identity is displayed like this.
+    /// The documents of [`index`](Self::index) about tools that a caller may know of and whose
+    /// identity is displayed like this.
     pub(crate) fn documents_of(self, displayed: &str) -> Vec<usize> {
         let (mut found, mut base) = (Vec::new(), 0);
-        for (segment, _) in self.segments() {
+        for (segment, admitted) in self.segments() {
             let namespaces = segment.namespaces.iter().map(|namespace| &**namespace);
             let own_in = |namespace| displayed.strip_prefix(namespace)?.strip_prefix('/');
             let qualified = namespaces.filter_map(|it| Some((Some(it), own_in(it)?)));
             for (namespace, own) in qualified.chain([(None, displayed)]) {
                 let at = segment.find(Key::new(own)).filter(|at| {
-                    let name = segment.item(*at).name();
-                    name.namespace() == namespace && name.tool() == own
+                    let item = segment.item(*at);
+                    let is_it = item.name().namespace() == namespace && item.name().tool() == own;
+                    is_it && self.admits(item, admitted.bits[*at])
                 });
                 found.extend(at.map(|at| base + at));
             }
@@ -358,13 +369,26 @@ impl<'a> Scope<'a> {
         found
     }
 
-    /// An index over the segments that apply.
+    /// An index over the segments that apply, in which each tool is found once and what a caller
+    /// may not know of is as good as not there.
     pub(crate) fn index(self) -> Cow<'a, Index> {
-        let index = self.view.catalog().index();
-        if self.learned.is_empty() {
-            return Cow::Borrowed(index);
+        if self.learned.is_empty() && self.with_mcp {
+            return Cow::Borrowed(self.view.index());
         }
-        let parts = self.segments().map(|(segment, _)| segment.index.clone());
-        Cow::Owned(index.with_segments(parts.collect()))
+        let parts = self.applying().map(|segment| segment.index.clone());
+        let index = self.view.catalog().index().with_segments(parts.collect());
+        let stand_ins = &self.stand_ins();
+        let is_in = self.segments().flat_map(|(segment, admitted)| {
+            let items = segment.items().enumerate();
+            items.map(move |(at, item)| {
+                self.admits(item, admitted.bits[at]) && !is_among(stand_ins, item)
+            })
+        });
+        Cow::Owned(index.only(is_in.collect()))
     }
+}
+
+/// Whether an item is one of these names, and not the tool itself.
+fn is_among(names: &HashSet<&ToolName>, item: Item<'_>) -> bool {
+    matches!(item, Item::Named(named) if names.contains(&named.name))
 }

@@ -10,20 +10,6 @@ use std::sync::{Arc, LazyLock};
 
 use toolcrib_search::{Analyzer, STOP_WORDS, Term};
 
-/// The most that use adds to a score, as a share of the best score of the page: enough to settle
-/// what is nearly a draw, too little to put a poor match before a good one.
-const MOST_LIFT: f32 = 0.15;
-
-/// Choices of a tool before it is lifted at all: one may have been a mistake.
-const LEAST_CHOICES: u32 = 2;
-
-/// With this many choices of a tool, the lift is half of what it can become.
-const HALF_WAY: f32 = 2.0;
-
-/// How much of their stems (intersection over union) two queries must share to be alike. What was
-/// chosen after one that is merely alike counts for that share of it.
-const ALIKE: f32 = 0.6;
-
 /// Kept queries that are compared with a new one, those most often followed by a call first.
 const MOST_COMPARED: usize = 128;
 
@@ -32,6 +18,33 @@ const MOST_LIFTED: usize = 8;
 
 /// Stems a query is known by; further ones are not looked at.
 const MOST_STEMS: usize = 32;
+
+/// The numbers that learning from use goes by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Learning {
+    /// The most that use adds to a score, as a share of the best score of the page: enough to
+    /// settle what is nearly a draw, too little to put a poor match before a good one.
+    pub most_lift: f32,
+    /// Choices of a tool before it is lifted at all: one may have been a mistake.
+    pub least_choices: f32,
+    /// With this many choices of a tool, the lift is half of what it can become.
+    pub half_way: f32,
+    /// How much of their stems (intersection over union) two queries must share to be alike. What
+    /// was chosen after one that is merely alike counts for that share of it.
+    pub alike: f32,
+}
+
+impl Learning {
+    /// The numbers in use.
+    pub const DEFAULT: Learning =
+        Learning { most_lift: 0.15, least_choices: 2.0, half_way: 2.0, alike: 0.6 };
+}
+
+impl Default for Learning {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
 
 /// That a tool was called after a query found it.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +83,7 @@ pub struct Choice {
 /// ```
 #[derive(Clone, Default, PartialEq)]
 pub struct Usage {
+    learning: Learning,
     /// By stem: the queries that have it.
     having: HashMap<Term, Vec<u32>>,
     /// By all of their stems.
@@ -120,6 +134,11 @@ impl Count {
 impl Usage {
     /// A table of these choices; their order does not matter.
     pub fn new(choices: impl IntoIterator<Item = Choice>) -> Self {
+        Self::tuned(choices, Learning::DEFAULT)
+    }
+
+    /// The same, by other numbers than those in use.
+    pub(crate) fn tuned(choices: impl IntoIterator<Item = Choice>, learning: Learning) -> Self {
         let mut choices: Vec<Choice> = choices.into_iter().collect();
         // Sums of floats depend on their order.
         choices.sort_by(|a, b| {
@@ -141,7 +160,7 @@ impl Usage {
             |tools: &BTreeMap<String, Count>| tools.values().map(|count| count.weight).sum::<f32>();
         let mut sets: Vec<_> = sets.into_iter().collect();
         sets.sort_by(|(_, a), (_, b)| weight(b).total_cmp(&weight(a)));
-        let mut usage = Self::default();
+        let mut usage = Self { learning, ..Self::default() };
         for (stems, tools) in sets {
             usage.add(stems, tools);
         }
@@ -166,32 +185,40 @@ impl Usage {
         self.queries.len()
     }
 
-    /// The tools to lift for a query, the most lifted first.
-    pub(crate) fn chosen(&self, query: &str) -> Vec<Chosen> {
+    /// The tools to lift for a query, the most lifted first. Those that aren't known, be they gone
+    /// or hidden, count for nothing, but for this: where more kept queries are alike than are
+    /// compared, it is by all calls that those compared are chosen.
+    pub(crate) fn chosen(&self, query: &str, is_known: impl Fn(&str) -> bool) -> Vec<Chosen> {
         if self.is_empty() {
             return Vec::new();
         }
+        let Learning { most_lift, least_choices, half_way, alike } = self.learning;
         let asked = stems(query, &mut Analyzer::new());
         let mut counts: BTreeMap<&Arc<str>, Count> = BTreeMap::new();
-        for number in self.candidates(&asked) {
-            let past = &self.queries[number as usize];
+        let candidates = self.candidates(&asked);
+        let mut past: Vec<&Asked> =
+            candidates.iter().map(|number| &self.queries[*number as usize]).collect();
+        // Sums of floats depend on their order, and that of queries on the tools not known.
+        past.sort_unstable_by(|a, b| a.stems.cmp(&b.stems));
+        for past in past {
             let shared = past.stems.iter().filter(|stem| asked.binary_search(stem).is_ok()).count();
             let overlap = shared as f32 / (asked.len() + past.stems.len() - shared) as f32;
-            if overlap < ALIKE {
+            if overlap < alike {
                 continue;
             }
             for (tool, count) in &past.chosen {
                 counts.entry(tool).or_default().add(count.times, count.weight * overlap);
             }
         }
+        counts.retain(|tool, _| is_known(tool));
         let mut all = Count::default();
         counts.values().for_each(|count| all.add(count.times, count.weight));
         let mut chosen: Vec<Chosen> = counts
             .into_iter()
-            .filter(|(_, count)| count.times >= LEAST_CHOICES && count.weight > 0.0)
+            .filter(|(_, count)| count.times as f32 >= least_choices && count.weight > 0.0)
             .map(|(tool, count)| {
                 let (share, n) = (count.weight / all.weight, count.weight);
-                let lift = MOST_LIFT * share * n / (n + HALF_WAY);
+                let lift = most_lift * share * n / (n + half_way);
                 Chosen { tool: tool.clone(), lift, times: count.times, of: all.times }
             })
             .collect();
@@ -204,7 +231,7 @@ impl Usage {
     fn candidates(&self, asked: &[Term]) -> Vec<u32> {
         // One that shares enough of them must have one of the rarest, leaving out as many of the
         // others as it has to share less one.
-        let least = (ALIKE * asked.len() as f32 - 0.01).ceil() as usize;
+        let least = (self.learning.alike * asked.len() as f32 - 0.01).ceil() as usize;
         let mut known: Vec<&Vec<u32>> =
             asked.iter().filter_map(|stem| self.having.get(stem)).collect();
         known.sort_by_key(|having| having.len());
@@ -248,6 +275,9 @@ mod tests {
 
     use super::*;
 
+    const MOST_LIFT: f32 = Learning::DEFAULT.most_lift;
+    const ALIKE: f32 = Learning::DEFAULT.alike;
+
     fn choice(query: &str, tool: &str, times: u32) -> Choice {
         Choice { query: query.into(), tool: tool.into(), times, freshness: 1.0 }
     }
@@ -257,7 +287,7 @@ mod tests {
     }
 
     fn lifts(usage: &Usage, query: &str) -> Vec<(String, f32)> {
-        usage.chosen(query).iter().map(|it| (it.tool.to_string(), it.lift)).collect()
+        usage.chosen(query, |_| true).iter().map(|it| (it.tool.to_string(), it.lift)).collect()
     }
 
     #[test]
@@ -271,23 +301,39 @@ mod tests {
     fn the_lift_follows_the_share_and_stays_below_its_bound() {
         let usage =
             Usage::new([choice("send text", "a/send", 3), choice("send text", "b/send", 1)]);
-        let [chosen] = &usage.chosen("send a text")[..] else { panic!() };
+        let [chosen] = &usage.chosen("send a text", |_| true)[..] else { panic!() };
         assert_eq!(chosen.reason(), "chosen 3 of 4 times after queries like this");
         assert_eq!(chosen.lift, MOST_LIFT * 0.75 * 3.0 / 5.0);
         let much = Usage::new([choice("send text", "a/send", u32::MAX)]);
-        assert!(much.chosen("send text")[0].lift <= MOST_LIFT);
+        assert!(much.chosen("send text", |_| true)[0].lift <= MOST_LIFT);
+    }
+
+    #[test]
+    fn other_numbers_lift_otherwise() {
+        let lift = |learning| {
+            let usage = Usage::tuned([choice("send text", "a/send", 2)], learning);
+            usage.chosen("send text now", |_| true).first().map(|it| it.lift)
+        };
+        let usual = lift(Learning::DEFAULT).unwrap();
+        assert_eq!(lift(Learning { most_lift: 0.3, ..Learning::DEFAULT }), Some(2.0 * usual));
+        assert!(lift(Learning { half_way: 1.0, ..Learning::DEFAULT }) > Some(usual));
+        assert_eq!(lift(Learning { least_choices: 3.0, ..Learning::DEFAULT }), None);
+        assert_eq!(lift(Learning { alike: 0.7, ..Learning::DEFAULT }), None);
     }
 
     #[test]
     fn a_query_that_is_merely_alike_counts_for_less() {
         let usage = Usage::new([choice("list open pull requests", "gh/list", 4)]);
-        let same = usage.chosen("open pull requests: list")[0].lift;
-        let alike = usage.chosen("list pull requests")[0].lift;
+        let same = usage.chosen("open pull requests: list", |_| true)[0].lift;
+        let alike = usage.chosen("list pull requests", |_| true)[0].lift;
         assert!(alike > 0.0 && alike < same, "{alike} {same}");
-        assert_eq!(usage.chosen("list requests"), []);
-        assert_eq!(usage.chosen("list open pull requests by author, month and label"), []);
-        assert_eq!(usage.chosen("weather in Oslo"), []);
-        assert_eq!(usage.chosen("the"), []);
+        assert_eq!(usage.chosen("list requests", |_| true), []);
+        assert_eq!(
+            usage.chosen("list open pull requests by author, month and label", |_| true),
+            []
+        );
+        assert_eq!(usage.chosen("weather in Oslo", |_| true), []);
+        assert_eq!(usage.chosen("the", |_| true), []);
     }
 
     #[test]
@@ -298,7 +344,7 @@ mod tests {
         assert_eq!(order, ["b/send", "a/send"]);
         for freshness in [0.0, -1.0, f32::NAN] {
             let none = Choice { freshness, ..choice("send text", "a/send", 4) };
-            assert_eq!(Usage::new([none]).chosen("send text"), []);
+            assert_eq!(Usage::new([none]).chosen("send text", |_| true), []);
         }
     }
 
@@ -306,7 +352,7 @@ mod tests {
     fn queries_are_found_among_very_many() {
         let others = (0..20_000).map(|n| choice(&format!("list things {n}x"), "a/list", 3));
         let usage = Usage::new(others.chain([choice("list things", "b/list", 2)]));
-        let chosen = usage.chosen("things, list");
+        let chosen = usage.chosen("things, list", |_| true);
         assert!(chosen.iter().any(|it| &*it.tool == "b/list"), "{chosen:?}");
         let looked_at = usage.candidates(&known("list things")).len();
         assert!(looked_at <= MOST_COMPARED + 1, "{looked_at}");
@@ -343,7 +389,7 @@ mod tests {
             }
             let (one, other) = (Usage::new(choices), Usage::new(turned));
             prop_assert_eq!(&one, &other);
-            prop_assert_eq!(one.chosen(&query), other.chosen(&query));
+            prop_assert_eq!(one.chosen(&query, |_| true), other.chosen(&query, |_| true));
         }
 
         #[test]
@@ -358,7 +404,7 @@ mod tests {
                 let overlap = shared as f32 / (asked.len() + past.stems.len() - shared) as f32;
                 prop_assert!(overlap < ALIKE || candidates.contains(&number), "{past:?} {asked:?}");
             }
-            let lifted: f32 = usage.chosen(&words).iter().map(|it| it.lift).sum();
+            let lifted: f32 = usage.chosen(&words, |_| true).iter().map(|it| it.lift).sum();
             prop_assert!(lifted <= MOST_LIFT * 1.000_01);
         }
     }

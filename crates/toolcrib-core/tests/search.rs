@@ -290,3 +290,15 @@ fn a_tool_that_another_group_names_too_is_found_once() {
         assert!(chat.loaded().contains(&"mcp__github__create_issue".to_owned()), "{preset}");
     }
 }
+
+#[test]
+fn what_is_hidden_changes_no_reading_of_a_name() {
+    let mail = || server("my mail", &[("send", "Send a letter."), ("search", "Find letters.")]);
+    let odd = server("odd", &[("functions_send", "Also sends."), ("read all", "Reads.")]);
+    let hidden = registry([mail(), odd]).catalog().view(&denying(&["functions_send", "read all"]));
+    let absent = view(&registry([mail()]));
+    for query in ["functions_send", "select:functions_send", "my mail.send", "read all", "sned"] {
+        assert_eq!(hidden.search(query, 9), absent.search(query, 9), "{query}");
+    }
+    assert_eq!(found(&hidden, "select:functions_send").len(), 1);
+}

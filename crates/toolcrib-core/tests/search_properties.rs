@@ -1,12 +1,15 @@
-//! Arbitrary tools and arbitrary queries: a name finds its tool, the order of registration does not
-//! matter, and nothing panics.
+//! Arbitrary tools and arbitrary queries: a name finds its tool, neither the order of registration
+//! nor what is hidden matters, and nothing panics.
+
+use std::sync::Arc;
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 use toolcrib_core::{
-    Meaning, Naming, Registry, SearchError, ServerTools, ToolName, ToolSpec, View,
+    Choice, Meaning, Naming, Policy, Registry, SearchError, ServerTools, ToolName, ToolSpec, Usage,
+    View,
 };
 
 /// A server, or the host if it has no name, and its tools.
@@ -14,7 +17,8 @@ type Source = (Option<String>, Vec<(String, String, Value)>);
 
 /// Names that share words, differ by a letter, or look like something else.
 const NAMES: &str = "search create_issue createIssue create-issue list_issues add_issue_comment \
-    a.b a__b _x x_2 🦀 getURLById ünï 天気予報 select:x /x/ +x the null _ --- zorblatt zorblett zorblitt";
+    a.b a__b _x x_2 🦀 getURLById ünï 天気予報 select:x /x/ +x the null _ --- zorblatt zorblett zorblitt \
+    functions_search zorblatts";
 
 fn own_name() -> impl Strategy<Value = String> {
     let known = NAMES.split(' ').chain(["with space"]).collect::<Vec<_>>();
@@ -148,6 +152,21 @@ fn view(naming: Naming, sources: &[Source]) -> View {
     registry.catalog().view_all()
 }
 
+/// The same where only these tools of it are registered.
+fn with_only(view: &View, specs: &[ToolSpec]) -> View {
+    let registry = Registry::new(view.catalog().naming());
+    let mut servers: Vec<&str> = specs.iter().filter_map(|spec| spec.name().server()).collect();
+    servers.dedup();
+    for server in servers {
+        let own = specs.iter().filter(|spec| spec.name().server() == Some(server)).cloned();
+        registry.replace_server(ServerTools::new(server, own));
+    }
+    for spec in specs.iter().filter(|spec| spec.name().server().is_none()) {
+        registry.register(spec.clone()).expect("it was registered before");
+    }
+    registry.catalog().view_all()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 150,
@@ -212,6 +231,49 @@ proptest! {
             prop_assert!(view.tools().any(|tool| tool.exposed() == &row.name));
             let why = view.explain(&query, &row.name);
             prop_assert!(why.is_none_or(|why| why.total.is_finite()));
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_changes_no_bit_of_what_is_found(
+        naming in naming(),
+        sources in sources(),
+        hides in vec(any::<bool>(), 40),
+        queries in vec(query(), 1..8),
+        chosen in vec((query(), any::<prop::sample::Index>(), 1_u32..9, 0.1_f32..1.0), 0..12),
+        limit in 0_usize..9,
+        by_words: bool,
+    ) {
+        let all = view(naming, &sources);
+        let tools: Vec<&ToolSpec> = all.tools().map(|tool| tool.spec()).collect();
+        let hidden = tools.iter().zip(&hides).filter(|(_, hides)| **hides);
+        let policy =
+            hidden.fold(Policy::default(), |policy, (spec, _)| policy.without(spec.name()));
+        let left = tools.iter().zip(&hides).filter(|(_, hides)| !**hides);
+        let left: Vec<ToolSpec> = left.map(|(spec, _)| (*spec).clone()).collect();
+        let choices = chosen.iter().filter(|_| !tools.is_empty()).map(|(query, at, times, fresh)| {
+            let tool = tools[at.index(tools.len())].name();
+            let (query, tool) = (query.clone(), tool.to_string());
+            Choice { query, tool, times: *times, freshness: *fresh }
+        });
+        let choices: Vec<Choice> = choices.collect();
+        let is_left = |choice: &&Choice| left.iter().any(|it| it.name().to_string() == choice.tool);
+        let of_left: Vec<Choice> = choices.iter().filter(is_left).cloned().collect();
+
+        let narrowed = all.catalog().view(&policy).with_usage(Arc::new(Usage::new(choices)));
+        let alone = with_only(&all, &left).with_usage(Arc::new(Usage::new(of_left)));
+        let meaning = if by_words { Meaning::None } else { Meaning::Static };
+        let asked = chosen.iter().map(|(query, ..)| query).chain(&queries);
+        let names = tools.iter().map(|spec| spec.name().to_string()).take(6);
+        for query in asked.cloned().chain(names) {
+            let [found, expected] =
+                [&narrowed, &alone].map(|view| view.search_with(meaning, &query, limit));
+            prop_assert_eq!(found, expected, "{}", query);
+            for tool in narrowed.tools().take(2) {
+                let [why, expected] = [&narrowed, &alone]
+                    .map(|view| view.explain_with(meaning, &query, tool.exposed()));
+                prop_assert_eq!(why, expected, "{}", query);
+            }
         }
     }
 }

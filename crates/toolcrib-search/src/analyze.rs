@@ -7,11 +7,10 @@ use std::fmt;
 use rust_stemmers::{Algorithm, Stemmer};
 
 use crate::tokenize::words;
+use crate::tuning::Reading;
 
 /// Stems remembered before the cache starts over: a few megabytes at most.
 const MAX_CACHED_STEMS: usize = 32_768;
-/// Shorter words are names and acronyms more often than inflected words (`aws`, `ids`, `ios`).
-const MIN_STEMMED_LETTERS: usize = 4;
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -53,13 +52,19 @@ impl Term {
 /// It remembers what it has stemmed, up to a limit, so one analyzer is best used over many builds.
 /// What it remembers changes its speed and never its answers.
 pub struct Analyzer {
+    reading: Reading,
     stems: HashMap<Box<str>, Term>,
 }
 
 impl Analyzer {
     /// An analyzer that remembers nothing yet.
     pub fn new() -> Self {
-        Analyzer { stems: HashMap::new() }
+        Self::reading(Reading::DEFAULT)
+    }
+
+    /// One that reads in another way than the usual.
+    pub fn reading(reading: Reading) -> Self {
+        Analyzer { reading, stems: HashMap::new() }
     }
 
     /// The terms of a text in order, repeated as often as they occur.
@@ -74,13 +79,13 @@ impl Analyzer {
     }
 
     fn term(&mut self, word: &str) -> Term {
-        if !is_stemmed(word) {
+        if !self.reading.stems(word) {
             return Term::of(word);
         }
         if let Some(&term) = self.stems.get(word) {
             return term;
         }
-        let term = Term::of(&stem(word));
+        let term = Term::of(&self.reading.stem(word));
         if self.stems.len() == MAX_CACHED_STEMS {
             self.stems.clear();
         }
@@ -101,16 +106,23 @@ impl fmt::Debug for Analyzer {
     }
 }
 
-fn is_stemmed(word: &str) -> bool {
-    word.len() >= MIN_STEMMED_LETTERS && word.bytes().all(|byte| byte.is_ascii_lowercase())
+/// The stem of a folded word as it is usually read.
+pub(crate) fn stem(word: &str) -> Cow<'_, str> {
+    Reading::DEFAULT.stem(word)
 }
 
-/// The English stem of a folded word, or the word itself where English says nothing about it.
-pub(crate) fn stem(word: &str) -> Cow<'_, str> {
-    if is_stemmed(word) {
-        Stemmer::create(Algorithm::English).stem(word)
-    } else {
-        Cow::Borrowed(word)
+impl Reading {
+    /// The English stem of a folded word, or the word itself where English says nothing about it.
+    pub(crate) fn stem(self, word: &str) -> Cow<'_, str> {
+        if self.stems(word) {
+            Stemmer::create(Algorithm::English).stem(word)
+        } else {
+            Cow::Borrowed(word)
+        }
+    }
+
+    fn stems(self, word: &str) -> bool {
+        word.len() as f32 >= self.stemmed && word.bytes().all(|byte| byte.is_ascii_lowercase())
     }
 }
 
@@ -123,6 +135,13 @@ mod tests {
         let mut analyzer = Analyzer::new();
         assert_eq!(analyzer.terms("Issues"), analyzer.terms("issue"));
         assert_ne!(analyzer.terms("issue"), analyzer.terms("issuer"));
+    }
+
+    #[test]
+    fn words_are_stemmed_from_a_number_of_letters() {
+        let mut long = Analyzer::reading(Reading { stemmed: 7.0, ..Reading::DEFAULT });
+        assert_ne!(long.terms("issues"), long.terms("issue"));
+        assert_eq!(long.terms("meetings"), long.terms("meeting"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct Explanation {
     pub sentence: Option<SentenceScore>,
     /// What was added or taken for other reasons, such as use.
     pub lifts: Vec<Lift>,
-    /// The number of documents searched.
+    /// The number of documents that count.
     pub documents: usize,
 }
 
@@ -143,7 +143,7 @@ impl Explanation {
         if !missing.is_empty() {
             total = 0.0;
         }
-        let (key, documents) = (document.key.to_string(), index.len());
+        let (key, documents) = (document.key.to_string(), index.count());
         Explanation { key, total, missing, terms, meaning, sentence, lifts: vec![], documents }
     }
 
@@ -222,12 +222,10 @@ fn cosine(
         seen.vectors.cosines(&need.meaning()?, &mut cosine);
         return Some(cosine[0]);
     };
-    index.segments().iter().find_map(|segment| {
-        let at = segment.keys().iter().position(|key| *key == document.key)?;
-        let mut cosines = vec![0.0; segment.len()];
-        segment.supplied()?.cosines(vector, &mut cosines);
-        Some(cosines[at])
-    })
+    let (segment, at) = index.find_key(&document.key)?;
+    let mut cosines = vec![0.0; segment.len()];
+    segment.supplied()?.cosines(vector, &mut cosines);
+    Some(cosines[at])
 }
 
 /// Divides a term's score between the fields. It is not linear in them, so each gets its part of

@@ -37,6 +37,15 @@ pub struct Index {
     bundles: Vec<Bundled>,
     /// The segments that are part of no bundle.
     loose: Vec<usize>,
+    /// What is left if some documents count for nothing.
+    left: Option<Left>,
+}
+
+/// Which documents count, where not all do.
+#[derive(Clone)]
+struct Left {
+    is_in: Arc<[bool]>,
+    count: usize,
 }
 
 /// A bundle, and where each of its segments stands in the index, if it does.
@@ -123,11 +132,12 @@ impl Index {
             })
             .collect();
         let loose = (0..segments.len()).collect();
-        Index { tuning: *tuning, segments, bases, len, bundles: Vec::new(), loose }
+        let bundles = Vec::new();
+        Index { tuning: *tuning, segments, bases, len, bundles, loose, left: None }
     }
 
-    /// An index over other segments, which uses the bundles of this one as far as its segments are
-    /// among them.
+    /// An index over all of other segments, which uses the bundles of this one as far as its
+    /// segments are among them.
     pub fn with_segments(&self, segments: Vec<Arc<Segment>>) -> Self {
         let mut index = Index::new(&self.tuning, segments);
         if self.bundles.is_empty() {
@@ -162,6 +172,19 @@ impl Index {
         self
     }
 
+    /// The same index, where documents for which this says false are as good as not there: they
+    /// are not found, and whatever is found scores to the bit what it would without them. They
+    /// keep their numbers.
+    ///
+    /// # Panics
+    /// If it does not say so of each document.
+    pub fn only(mut self, is_in: Vec<bool>) -> Self {
+        assert_eq!(is_in.len(), self.len, "one for each document");
+        let count = is_in.iter().filter(|is_in| **is_in).count();
+        self.left = (count < self.len).then(|| Left { is_in: is_in.into(), count });
+        self
+    }
+
     /// The bytes that its segments and bundles take.
     pub fn heap_bytes(&self) -> usize {
         let segments = self.segments.iter().map(|segment| segment.heap_bytes());
@@ -169,9 +192,19 @@ impl Index {
         segments.chain(bundles).sum()
     }
 
-    /// The number of documents.
+    /// The number of documents, those that don't count included.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// The number of documents that count.
+    pub(crate) fn count(&self) -> usize {
+        self.left.as_ref().map_or(self.len, |left| left.count)
+    }
+
+    /// Whether a document counts.
+    pub(crate) fn counts(&self, doc: usize) -> bool {
+        self.left.as_ref().is_none_or(|left| left.is_in[doc])
     }
 
     /// Whether there is no document.
@@ -203,10 +236,17 @@ impl Index {
         &self.segments[segment].keys()[doc]
     }
 
-    /// The best `limit` documents that match the query among those admitted, which are asked about
-    /// by number.
-    pub fn search(&self, query: &Query, limit: usize, admit: impl Fn(usize) -> bool) -> Hits {
-        self.score(query).top(self, limit, admit)
+    /// The first document of this key that counts: its segment, and its number there.
+    pub(crate) fn find_key(&self, key: &str) -> Option<(&Segment, usize)> {
+        self.segments.iter().zip(&self.bases).find_map(|(segment, base)| {
+            let is_it = |at: &usize| *segment.keys()[*at] == *key && self.counts(base + at);
+            Some((&**segment, (0..segment.len()).find(is_it)?))
+        })
+    }
+
+    /// The best `limit` documents that match the query.
+    pub fn search(&self, query: &Query, limit: usize) -> Hits {
+        self.score(query).top(self, limit)
     }
 
     /// Scores every document.
@@ -242,6 +282,11 @@ impl Index {
                 *score = 0.0;
             }
         }
+        if let Some(left) = &self.left {
+            for (score, _) in scores.iter_mut().zip(&*left.is_in).filter(|(_, is_in)| !**is_in) {
+                *score = 0.0;
+            }
+        }
         Scores(scores)
     }
 
@@ -256,7 +301,8 @@ impl Index {
         Explanation::new(self, query, document, analyzer)
     }
 
-    pub(crate) fn tuning(&self) -> &Tuning {
+    /// The numbers it ranks with.
+    pub fn tuning(&self) -> &Tuning {
         &self.tuning
     }
 
@@ -320,7 +366,10 @@ impl Index {
                 && self.frequency(word.term) == 0
             {
                 let mut meant = Vec::new();
-                self.segments.iter().for_each(|s| s.spellings().find(written, &mut meant));
+                for (segment, base) in self.segments.iter().zip(&self.bases) {
+                    let counts = |doc| self.counts(base + doc as usize);
+                    segment.spellings().find(written, &mut meant, counts);
+                }
                 // From all segments before any is left out, so that their order does not matter.
                 meant.sort_unstable();
                 meant.dedup();
@@ -339,7 +388,7 @@ impl Index {
         for term in terms {
             let (start, mut documents) = (lists.len(), 0);
             self.postings(term, |base, postings| {
-                documents += postings.len();
+                documents += self.count_in(base, postings);
                 lists.push(List { base, postings });
             });
             columns.push(Column { term, documents, lists: start..lists.len() });
@@ -384,7 +433,7 @@ impl Index {
             // and `create`, the rarest is not the best reading of `make`.
             let together =
                 own.documents + others.iter().map(|other| other.documents).sum::<usize>();
-            let rarity = self.idf(together.min(self.len));
+            let rarity = self.idf(together.min(self.count()));
             for other in others {
                 let worth = other.strength * rarity;
                 other.part = count * worth;
@@ -429,24 +478,32 @@ impl Index {
     /// The query's vector, if there is one of the same embedder for every document.
     pub(crate) fn supplied<'q>(&self, query: &'q Query) -> Option<&'q Vector> {
         query.vector.as_ref().filter(|vector| {
-            let fits = |segment: &Arc<Segment>| {
-                segment.is_empty()
-                    || segment.supplied().is_some_and(|v| v.dimensions() == vector.dimensions())
+            let fits = |(segment, base): (&Arc<Segment>, &usize)| {
+                segment.supplied().is_some_and(|v| v.dimensions() == vector.dimensions())
+                    || !(*base..base + segment.len()).any(|doc| self.counts(doc))
             };
-            self.segments.iter().all(fits)
+            self.segments.iter().zip(&self.bases).all(fits)
         })
     }
 
     /// How many documents contain a term.
     fn frequency(&self, term: Term) -> usize {
         let mut documents = 0;
-        self.postings(term, |_, postings| documents += postings.len());
+        self.postings(term, |base, postings| documents += self.count_in(base, postings));
         documents
+    }
+
+    /// How many of the documents of a segment's postings count.
+    fn count_in(&self, base: usize, postings: &[Posting]) -> usize {
+        match &self.left {
+            None => postings.len(),
+            Some(left) => postings.iter().filter(|p| left.is_in[base + p.doc as usize]).count(),
+        }
     }
 
     /// What a term is worth that so many documents contain; always above zero.
     pub(crate) fn idf(&self, frequency: usize) -> f32 {
-        let (all, frequency) = (self.len as f64, frequency as f64);
+        let (all, frequency) = (self.count() as f64, frequency as f64);
         // In double precision and then rounded, as logarithms may differ in the last bit between
         // machines and orders of equal scores must not.
         (1.0 + (all - frequency + 0.5) / (frequency + 0.5)).ln() as f32

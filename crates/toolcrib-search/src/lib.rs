@@ -32,7 +32,7 @@
 //!
 //! let index = Index::new(&TUNING, vec![Arc::new(segment)]);
 //! let query = Query::new("create issues");
-//! let found = index.search(&query, 5, |_doc| true);
+//! let found = index.search(&query, 5);
 //! assert_eq!(&**index.key(found.hits[0].doc), "createIssue");
 //!
 //! let why = index.explain(&query, &issue, &mut analyzer);
@@ -64,5 +64,5 @@ pub use query::{MAX_QUERY_TERMS, Query, Ranking, STOP_WORDS, UnknownRanking};
 pub use scores::{Hit, Hits, Scores};
 pub use segment::{Document, Segment};
 pub use tokenize::{MAX_TEXT_BYTES, MAX_TEXT_TOKENS, MAX_TOKEN_BYTES, tokenize};
-pub use tuning::Tuning;
+pub use tuning::{Reading, Tuning};
 pub use vectors::Vectors;

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::analyze::{Term, stem};
+use crate::analyze::Term;
 use crate::spelling::is_spelt;
 use crate::synonyms::synonyms;
 use crate::table::Table;
 use crate::tokenize::{Form, words};
+use crate::tuning::Reading;
 use crate::vectors::Vector;
 
 /// Distinct terms a query is ranked by; required words come first, further terms are not looked at.
@@ -108,22 +109,27 @@ impl Query {
     /// A required word may turn into several (`create_issue`), and then all are required. One that
     /// has no letter or digit requires nothing.
     pub fn with_required(text: &str, required: &[&str]) -> Self {
+        Query::read(Reading::DEFAULT, text, required)
+    }
+
+    /// The same, for documents that were read in another way than the usual.
+    pub fn read(reading: Reading, text: &str, required: &[&str]) -> Self {
         let mut requirements = Vec::new();
         let mut whole = Need::default();
         for word in required {
             words(word, |form, word| {
-                require(&mut requirements, form, word);
+                require(reading, &mut requirements, form, word);
                 if form.is_term() {
-                    whole.add(word);
+                    whole.add(reading, word);
                 }
             });
             whole.text.push_str(word);
             whole.text.push(' ');
         }
         whole.text.push_str(text);
-        whole.add_all(text);
+        whole.add_all(reading, text);
         let mut sentences: Vec<Need> = sentences(text)
-            .map(Need::new)
+            .map(|text| Need::new(reading, text))
             .filter(|need| need.words.len() >= MIN_SENTENCE_WORDS)
             .take(MAX_SENTENCES)
             .collect();
@@ -154,26 +160,28 @@ impl Query {
 }
 
 impl Need {
-    fn new(text: &str) -> Self {
+    fn new(reading: Reading, text: &str) -> Self {
         let mut need = Need { text: text.to_owned(), words: Vec::new() };
-        need.add_all(text);
+        need.add_all(reading, text);
         need
     }
 
-    fn add_all(&mut self, text: &str) {
+    fn add_all(&mut self, reading: Reading, text: &str) {
         let mut stopped = Vec::new();
         words(text, |form, word| match form {
-            Form::Word if STOP_WORDS.contains(&word) => stopped.push(word.to_owned()),
-            _ if form.is_term() => self.add(word),
+            Form::Word if reading.stops && STOP_WORDS.contains(&word) => {
+                stopped.push(word.to_owned());
+            }
+            _ if form.is_term() => self.add(reading, word),
             _ => {}
         });
         if self.words.is_empty() {
-            stopped.iter().for_each(|word| self.add(word));
+            stopped.iter().for_each(|word| self.add(reading, word));
         }
     }
 
-    fn add(&mut self, word: &str) {
-        let text = stem(word);
+    fn add(&mut self, reading: Reading, word: &str) {
+        let text = reading.stem(word);
         let term = Term::of(&text);
         if let Some(known) = self.words.iter_mut().find(|word| word.term == term) {
             known.count += 1.0;
@@ -193,8 +201,8 @@ impl Need {
     }
 }
 
-fn require(requirements: &mut Vec<Requirement>, form: Form, word: &str) {
-    let text = stem(word);
+fn require(reading: Reading, requirements: &mut Vec<Requirement>, form: Form, word: &str) {
+    let text = reading.stem(word);
     let term = Term::of(&text);
     match (form, requirements.last_mut()) {
         (Form::Part, Some(compound)) => compound.parts.push(term),
@@ -293,6 +301,13 @@ mod tests {
         assert_eq!(counted(&Query::new("how do I list the files")), [("list", 1.0), ("file", 1.0)]);
         assert_eq!(counted(&Query::new("to be")), [("to", 1.0), ("be", 1.0)]);
         assert_eq!(counted(&Query::with_required("of", &["the"])), [("the", 1.0)]);
+    }
+
+    #[test]
+    fn a_reading_may_keep_stop_words_and_endings() {
+        let reading = Reading { stemmed: f32::INFINITY, stops: false };
+        let query = Query::read(reading, "list the files", &[]);
+        assert_eq!(counted(&query), [("list", 1.0), ("the", 1.0), ("files", 1.0)]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct Hit {
 /// The best documents found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hits {
-    /// How many matched and were admitted, shown or not.
+    /// How many matched, shown or not.
     pub total: usize,
     /// Best first; documents of one score are in the order of their keys.
     pub hits: Vec<Hit>,
@@ -40,12 +40,9 @@ impl Scores {
         self.0[doc]
     }
 
-    /// The best score of any admitted document.
-    pub fn best(&self, admit: impl Fn(usize) -> bool) -> f32 {
-        let best = |best: f32, (doc, &score): (usize, &f32)| {
-            if score > best && admit(doc) { score } else { best }
-        };
-        self.0.iter().enumerate().fold(0.0, best)
+    /// The best score of any document.
+    pub fn best(&self) -> f32 {
+        self.0.iter().fold(0.0, |best, &score| if score > best { score } else { best })
     }
 
     /// Adds to the score of a document that matched.
@@ -58,11 +55,10 @@ impl Scores {
         }
     }
 
-    /// The best `limit` of the admitted documents that scored above zero. A document that is not
-    /// admitted takes no place and is not counted.
+    /// The best `limit` of the documents that scored above zero.
     ///
     /// The index is the one the scores were made from; it orders documents of one score by key.
-    pub fn top(&self, index: &Index, limit: usize, admit: impl Fn(usize) -> bool) -> Hits {
+    pub fn top(&self, index: &Index, limit: usize) -> Hits {
         let order = |a: &Hit, b: &Hit| {
             let by_key = || index.key(a.doc).cmp(index.key(b.doc)).then(a.doc.cmp(&b.doc));
             b.score.total_cmp(&a.score).then_with(by_key)
@@ -79,9 +75,6 @@ impl Scores {
             }
             for &at in &matched[..count] {
                 let hit = Hit { doc: chunk * CHUNK + at, score: scores[at] };
-                if !admit(hit.doc) {
-                    continue;
-                }
                 total += 1;
                 if hit.score >= least {
                     hits.push(hit);

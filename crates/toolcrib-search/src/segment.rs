@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::analyze::{Analyzer, Term};
 use crate::fields::{Fields, MAX_FIELDS, Occurrences};
-use crate::spelling::Spellings;
+use crate::spelling::{Spellings, Spelt};
 use crate::table::Table;
 use crate::terms::Terms;
 use crate::tuning::Tuning;
@@ -116,7 +116,7 @@ impl Segment {
         let fields = &tuning.fields;
         let table = Table::embedded();
         let (mut keys, mut all, mut meanings) = (Vec::new(), Vec::new(), Vec::new());
-        let mut spellings = Spellings::default();
+        let mut spelt = Spelt::default();
         for document in documents {
             let doc = keys.len() as u32;
             all.extend(document.occurrences(analyzer, fields).iter().map(|(term, occurrences)| {
@@ -125,7 +125,7 @@ impl Segment {
             }));
             for (field, text) in fields.list().iter().zip(&document.fields) {
                 if field.told > 0.0 {
-                    spellings.add(text);
+                    spelt.add(doc, text);
                 }
             }
             meanings.extend(table.map(|table| document.meaning(table, fields)));
@@ -148,7 +148,7 @@ impl Segment {
             keys: keys.into(),
             terms: Terms::new(starts, all.len() as u32),
             postings: all.iter().map(|&(_, posting)| posting).collect(),
-            spellings: spellings.finish(),
+            spellings: spelt.finish(tuning.reading),
             vectors,
             supplied: OnceLock::new(),
         }

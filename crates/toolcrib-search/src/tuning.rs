@@ -40,6 +40,32 @@ pub struct Tuning {
     pub fading: f32,
     /// How much the sentence of a request that fits best counts, beside the whole.
     pub sentences: f32,
+    /// The share of its score that a further copy of a document loses. Which documents are copies
+    /// is for the caller to say, and so is taking it away.
+    pub copy: f32,
+    /// How texts are read.
+    pub reading: Reading,
+}
+
+/// How texts become terms. A [`Query`](crate::Query) finds what was read the same way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// The letters from which a word is stemmed. Shorter words are names and acronyms more often
+    /// than inflected words (`aws`, `ids`, `ios`).
+    pub stemmed: f32,
+    /// Whether [`STOP_WORDS`](crate::STOP_WORDS) are left out of a query that has others.
+    pub stops: bool,
+}
+
+impl Reading {
+    /// The values chosen on tools.
+    pub const DEFAULT: Reading = Reading { stemmed: 4.0, stops: true };
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }
 
 impl Tuning {
@@ -60,6 +86,8 @@ impl Tuning {
             long: 14.0,
             fading: 2.2,
             sentences: 0.2,
+            copy: 0.75,
+            reading: Reading::DEFAULT,
         }
     }
 

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{Lcg, TUNING, segment, tool_of};
+use support::{Lcg, TUNING, ranking, segment, tool_of};
 use toolcrib_search::{Analyzer, Document, Index, Query, Ranking, Segment};
 
 const WORDS: &str = "create add new issue issues ticket delete remove file read calendar kubernetes \
@@ -90,6 +90,25 @@ fn servers_that_come_and_go_are_found_as_if_each_were_looked_up_by_itself() {
         assert_same(&index, &servers);
         index = index.bundled();
         assert_same(&index, &servers);
+    }
+}
+
+#[test]
+fn what_does_not_count_is_left_out_of_a_bundle_too() {
+    let mut random = Lcg(3);
+    let servers: Vec<Server> = (0..70).map(|number| server(&mut random, number)).collect();
+    let documents: Vec<_> = servers.iter().flat_map(|server| server.documents.clone()).collect();
+    let index = Index::new(&TUNING, servers.iter().map(|it| it.segment.clone()).collect());
+    let index = index.bundled();
+    for of in [2, 5, documents.len()] {
+        let is_in: Vec<bool> = documents.iter().map(|_| random.below(of) > 0).collect();
+        let left = documents.iter().zip(&is_in).filter(|(_, is_in)| **is_in);
+        let left: Vec<_> = left.map(|(document, _)| document.clone()).collect();
+        let (narrowed, alone) = (index.clone().only(is_in), support::index(&left));
+        for text in QUERIES {
+            let query = Query::new(text);
+            assert_eq!(ranking(&narrowed, &query, 99), ranking(&alone, &query, 99), "{text}");
+        }
     }
 }
 

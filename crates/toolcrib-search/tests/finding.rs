@@ -120,7 +120,7 @@ fn a_misspelling_is_looked_for_in_names_and_not_in_descriptions() {
 #[test]
 fn a_name_with_a_slip_is_worth_less_than_the_name() {
     let index = index(&[tool("zorblatt", "x"), tool("zorblett", "x")]);
-    let score = |query| index.search(&words(query), 1, |_| true).hits[0].score;
+    let score = |query| index.search(&words(query), 1).hits[0].score;
     assert!(score("zorblutt") < score("zorblatt"));
 }
 
@@ -141,13 +141,10 @@ fn every_sentence_of_a_request_finds_its_tool() {
 #[test]
 fn words_of_another_sentence_take_less_from_a_tool_than_words_of_its_own() {
     let index = index(&[tool("pay_invoice", "x"), tool("send_parcel", "x")]);
-    let score = |query: &str, key: &str| {
-        let found = index.search(&words(query), 1, |doc| **index.key(doc) == *key);
-        found.hits.first().map_or(0.0, |hit| hit.score)
-    };
-    for key in ["pay_invoice", "send_parcel"] {
-        let apart = score("pay the invoice. send the parcel.", key);
-        assert!(apart > score("pay the invoice, send the parcel", key), "{key}");
+    let score = |query: &str, doc: usize| index.score(&words(query)).of(doc);
+    for doc in [0, 1] {
+        let apart = score("pay the invoice. send the parcel.", doc);
+        assert!(apart > score("pay the invoice, send the parcel", doc), "{doc}");
     }
 }
 

@@ -114,20 +114,20 @@ proptest! {
         limit in prop_oneof![0_usize..6, Just(usize::MAX)],
         hidden: usize,
     ) {
-        let index = index(&entries, true);
-        let admit = |doc: usize| doc % 3 != hidden % 4;
-        let found = index.search(&query, limit, admit);
+        let is_in = |doc: usize| doc % 3 != hidden % 4;
+        let index = index(&entries, true).only((0..entries.len()).map(is_in).collect());
+        let found = index.search(&query, limit);
         let scores = index.score(&query);
-        let matching = (0..index.len()).filter(|&doc| admit(doc) && scores.of(doc) > 0.0).count();
+        let matching = (0..index.len()).filter(|&doc| scores.of(doc) > 0.0).count();
         prop_assert_eq!(found.total, matching);
         prop_assert_eq!(found.hits.len(), matching.min(limit));
         let place = |hit: &toolcrib_search::Hit| (-hit.score, index.key(hit.doc).clone());
         prop_assert!(found.hits.is_sorted_by(|a, b| place(a) <= place(b)));
         for hit in &found.hits {
-            prop_assert!(admit(hit.doc) && hit.score == scores.of(hit.doc));
+            prop_assert!(is_in(hit.doc) && hit.score == scores.of(hit.doc));
         }
         let best = found.hits.first().map(|hit| hit.score);
-        prop_assert!(best.is_none_or(|best| best == scores.best(admit)));
+        prop_assert!(best.is_none_or(|best| best == scores.best()));
     }
 
     #[test]
@@ -156,6 +156,32 @@ proptest! {
             let off = (why.total - scores.of(doc)).abs();
             prop_assert!(off == 0.0 || of_key > 1, "{}: {why}", scores.of(doc));
             prop_assert!(!why.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_does_not_count_changes_no_bit_of_what_does(
+        entries in entries(),
+        is_in in vec(any::<bool>(), 10),
+        query in query(),
+        size in 1_usize..5,
+        is_supplied: bool,
+    ) {
+        let is_in = &is_in[..entries.len()];
+        let segments = entries.chunks(size).zip(is_in.chunks(size)).map(|(entries, is_in)| {
+            // Vectors still to come of what does not count are not waited for.
+            build(entries, is_supplied && is_in.contains(&true))
+        });
+        let narrowed = Index::new(&TUNING, segments.collect()).only(is_in.to_vec());
+        let left = entries.iter().zip(is_in).filter(|(_, is_in)| **is_in);
+        let left: Vec<Entry> = left.map(|(entry, _)| entry.clone()).collect();
+        let alone = index(&left, is_supplied);
+        prop_assert_eq!(ranking(&narrowed, &query, 99), ranking(&alone, &query, 99));
+        let mut analyzer = Analyzer::new();
+        for Entry { document, .. } in &left {
+            let [why, expected] =
+                [&narrowed, &alone].map(|index| index.explain(&query, document, &mut analyzer));
+            prop_assert_eq!(why, expected);
         }
     }
 }

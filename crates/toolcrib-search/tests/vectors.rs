@@ -39,7 +39,7 @@ fn words_and_supplied_vectors_are_one_score() {
     let query = Query::new("read a file").with_vector(&[0.0, 1.0, 0.0, 0.1]);
     let score = |ranking: Ranking| {
         let query = query.clone().ranked_by(ranking);
-        embedded().search(&query, 1, |doc| doc == 1).hits[0].score
+        embedded().score(&query).of(1)
     };
     assert_eq!(score(Ranking::Hybrid), score(Ranking::Lexical) + score(Ranking::Semantic));
 }

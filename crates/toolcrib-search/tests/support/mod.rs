@@ -57,7 +57,7 @@ pub(crate) fn words(text: &str) -> Query {
 
 /// Keys and bits of the scores, which must not depend on where a document stands.
 pub(crate) fn ranking(index: &Index, query: &Query, limit: usize) -> (usize, Vec<(String, u32)>) {
-    let found = index.search(query, limit, |_| true);
+    let found = index.search(query, limit);
     let hits = found.hits.iter().map(|hit| (index.key(hit.doc).to_string(), hit.score.to_bits()));
     (found.total, hits.collect())
 }
