@@ -3,11 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use toolcrib_wire::{Era, Fields, RpcError};
+
+use crate::budget::Room;
 
 /// Whom a call is for. The default is nobody in particular.
 #[derive(Clone, Default)]
@@ -32,6 +35,12 @@ pub trait Listener: Send + Sync + 'static {
         true
     }
 
+    /// The server has let go of the stream it answers on, for whoever waits to come back after a
+    /// while. It is waited for in any case: this is for those who have somebody waiting themselves.
+    fn let_go(&self, retry: Duration) {
+        let _ = retry;
+    }
+
     /// A question of the server's (to sample, to elicit), with its parameters as they came: the
     /// result as JSON, or the error to answer with. Dropping the future takes the question back.
     ///
@@ -44,6 +53,12 @@ pub trait Listener: Send + Sync + 'static {
         let _ = params;
         let unknown = RpcError::unknown_method(method);
         Box::pin(async { Err(unknown) })
+    }
+
+    /// Takes over the room that the call's result takes, just before the result comes. Whoever
+    /// passes the result on drops it when that is done. The default is not to keep it.
+    fn keep(&self, room: Room) {
+        drop(room);
     }
 }
 
@@ -156,6 +171,12 @@ impl Caller {
     /// A caller that hears what happens during the call.
     pub fn new(listener: impl Listener) -> Self {
         Self { listener: Some(Arc::new(listener)), ..Self::default() }
+    }
+
+    /// The same caller, who hears through another what happens during the call.
+    pub fn heard_by(mut self, listener: Arc<dyn Listener>) -> Self {
+        self.listener = Some(listener);
+        self
     }
 
     /// What the caller says beside the arguments (an object; `_meta` in MCP), to be passed on.

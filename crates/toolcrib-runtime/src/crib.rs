@@ -263,6 +263,13 @@ impl Crib {
         all.cloned().collect()
     }
 
+    /// The tools of a toolset that are held back until somebody approves them. For whoever may
+    /// approve them: to callers they do not exist.
+    pub fn held_of(&self, id: &GroupId) -> Vec<ToolName> {
+        let held = self.stock.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get(id).cloned().unwrap_or_default()
+    }
+
     /// The toolset with this id, if there is one.
     pub fn toolset(&self, id: &GroupId) -> Option<Arc<dyn Toolset>> {
         self.stock.shelf(id).map(|shelf| shelf.toolset().clone())

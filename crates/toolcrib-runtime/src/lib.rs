@@ -8,6 +8,7 @@
 //! 1. [`Toolset`]: lists tools and calls them. [`HostTools`] is a host's functions as one, each
 //!    made with [`function`].
 //!    [`Server`] is what an MCP server is beside its tools; [`Caller`] is whom a call is for.
+//!    [`Budget`] is how much of what servers answer may be in memory.
 //! 2. [`TimeLimit`], [`Metered`], [`Audited`], [`Pinned`]: wrappers around a toolset, one concern
 //!    each. [`PinStore`]: keeps which definitions were approved.
 //!    [`Auditor`]: an [`AuditLog`] for a driver that knows who asks.
@@ -22,6 +23,7 @@
 
 mod audit;
 mod audited;
+mod budget;
 mod caller;
 mod conversation;
 mod credentials;
@@ -48,6 +50,7 @@ pub use audit::{
     AuditEnding, AuditEvent, AuditKey, AuditLog, AuditSink, AuditedCall, Auditor, Verdict,
 };
 pub use audited::Audited;
+pub use budget::{Budget, NoRoom, Room};
 pub use caller::{Caller, Listener, Party, Retry};
 pub use conversation::{Conversation, Outcome, Ready, Resolved};
 pub use credentials::{Credential, CredentialLock, CredentialStore};

@@ -103,7 +103,7 @@ impl<T> Pinned<T> {
                 }
             };
             if follows {
-                pins.approve(|_| true);
+                pins.approve(|_, _| true);
             }
             let is_approved = pins.changes().is_empty();
             let is_news = before.as_ref() != Some(&pins) || is_approved;

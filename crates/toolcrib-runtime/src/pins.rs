@@ -153,11 +153,14 @@ impl Pins {
         too_many.iter().for_each(|tool| drop(self.tools.remove(tool)));
     }
 
-    /// Approves what these tools are now; says which of them there were to approve.
-    pub fn approve(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<String> {
+    /// Approves what these tools are now, each meant by its name and what it says; says which of
+    /// them there were to approve.
+    pub fn approve(&mut self, is_meant: impl Fn(&str, &Wording) -> bool) -> Vec<String> {
         let mut approved = Vec::new();
-        for (tool, pin) in self.tools.iter_mut().filter(|(tool, _)| is_meant(tool)) {
-            if let Now::Other(wording) = &pin.now {
+        for (tool, pin) in &mut self.tools {
+            if let Now::Other(wording) = &pin.now
+                && is_meant(tool, wording)
+            {
                 pin.approved = Some(wording.clone());
                 pin.now = Now::Same;
                 approved.push(tool.clone());
@@ -428,9 +431,9 @@ mod tests {
     fn approval_is_by_name_and_lasts_while_a_tool_is_away() {
         let mut pins = Pins::first("s", offered(&[("a", "One."), ("b", "Two.")]));
         pins.take_in(offered(&[("a", "1."), ("b", "2."), ("c", "3.")]));
-        assert_eq!(pins.approve(|tool| tool == "a" || tool == "nothing"), ["a"]);
+        assert_eq!(pins.approve(|tool, _| tool == "a" || tool == "nothing"), ["a"]);
         assert_eq!(kinds(&pins).len(), 2);
-        assert_eq!(pins.approve(|_| true), ["b", "c"]);
+        assert_eq!(pins.approve(|_, _| true), ["b", "c"]);
         assert_eq!(kinds(&pins), []);
         pins.take_in(offered(&[("a", "1.")]));
         assert_eq!(pins.gone().collect::<Vec<_>>(), ["b", "c"]);
@@ -449,7 +452,7 @@ mod tests {
             let names: Vec<String> = (0..800).map(|n| format!("{round}-{n}")).collect();
             let tools: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
             pins.take_in(offered(&tools));
-            pins.approve(|_| true);
+            pins.approve(|_, _| true);
         }
         assert_eq!((pins.gone().count(), pins.offered().count()), (MOST_GONE, 800));
     }

@@ -21,9 +21,13 @@ pub trait Server: Send + Sync {
     /// Asks it, starting it if need be. Dropping the future cancels the request.
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Box<RawValue>, AskError>>;
 
-    /// Has it tell of changes of a resource, as [`News::Updated`], until what is returned is
-    /// dropped. That outlasts a restart of the server.
-    fn follow(&self, uri: &str) -> BoxFuture<'_, Result<Following, AskError>>;
+    /// Has it tell a client of changes of a resource, as [`News::Updated`], until what is returned
+    /// is dropped. That outlasts a restart of the server. `None` is nobody in particular.
+    fn follow<'a>(
+        &'a self,
+        uri: &str,
+        party: Option<&'a Arc<Party>>,
+    ) -> BoxFuture<'a, Result<Following, AskError>>;
 
     /// What it tells without being asked, from now on. Whoever reads too slowly misses the oldest.
     fn news(&self) -> broadcast::Receiver<News>;
@@ -100,7 +104,13 @@ pub enum News {
     /// Its resources or their templates have.
     Resources,
     /// A resource that is followed has.
-    Updated(Arc<str>),
+    Updated {
+        /// The resource.
+        uri: Arc<str>,
+        /// Those who follow it where it changed: a client may have a server of its own. By
+        /// [`Party::id`], in order; 0 is nobody in particular.
+        whom: Arc<[u64]>,
+    },
     /// Anything else, meant for one client: the one with this [`Party::id`].
     For {
         /// The client.

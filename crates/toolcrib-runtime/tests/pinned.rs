@@ -53,7 +53,7 @@ impl Shelf {
     async fn approve(&self, tool: &'static str) {
         let edit: PinEdit = Box::new(move |pins| {
             let mut pins = pins?;
-            pins.approve(|name| name == tool);
+            pins.approve(|name, _| name == tool);
             Some((pins, None))
         });
         self.edit("k", edit).await.unwrap();
@@ -122,7 +122,11 @@ impl Server for Upstream {
         Box::pin(async { Err(AskError::Unreachable("nobody is here".to_owned())) })
     }
 
-    fn follow(&self, _: &str) -> BoxFuture<'_, Result<Following, AskError>> {
+    fn follow<'a>(
+        &'a self,
+        _: &str,
+        _: Option<&'a Arc<Party>>,
+    ) -> BoxFuture<'a, Result<Following, AskError>> {
         Box::pin(async { Err(AskError::Unreachable("nobody is here".to_owned())) })
     }
 
