@@ -71,7 +71,7 @@ fn two_programs_that_change_at_once_lose_nothing() {
                         let mut all: BTreeMap<_, _> = pins.offered().map(own).collect();
                         all.extend(offered(&[(&name, "")]));
                         pins.take_in(all);
-                        pins.approve(|_| true);
+                        pins.approve(|_, _| true);
                         Some((pins, None))
                     });
                     block_on(PinStore::edit(&store, "k", add)).unwrap();
