@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{broadcast, oneshot, watch};
-use tokio::time::Instant;
-use toolcrib_runtime::Listener;
+use tokio::task::spawn_blocking;
+use tokio::time::{Duration, Instant};
+use toolcrib_runtime::{Budget, Caller, Listener, Room};
 use toolcrib_wire::version::meta;
 use toolcrib_wire::{Id, Message};
 
@@ -23,9 +24,14 @@ pub(crate) type Answer = Result<Box<RawValue>, Failure>;
 /// Those who may wait until the server tells of changes.
 const MOST_UNACKNOWLEDGED: usize = 64;
 
+/// Bytes of a message that take long to read.
+pub(crate) const LONG: usize = 256 << 10;
+
 /// Who waits for what. Shared by those who ask and whoever reads from the link.
 pub(crate) struct Board {
     table: Mutex<Table>,
+    /// Room for what the server answers.
+    budget: Budget,
     /// The last number given out.
     last: AtomicU64,
     /// Counts the server's notices that its tools changed.
@@ -72,6 +78,8 @@ pub(crate) struct Table {
 pub(crate) struct Waiting {
     answer: oneshot::Sender<Answer>,
     pub(crate) listener: Option<Arc<dyn Listener>>,
+    /// Whoever is behind it.
+    principal: Option<u64>,
     /// When the server was last heard of in this matter.
     pub(crate) heard: Instant,
     /// Questions of the server's in this matter that are open.
@@ -108,10 +116,11 @@ impl Table {
     }
 }
 
-impl Default for Board {
-    fn default() -> Self {
+impl Board {
+    pub(crate) fn new(budget: Budget) -> Self {
         Self {
             table: Mutex::default(),
+            budget,
             last: AtomicU64::default(),
             tools_changed: watch::Sender::default(),
             news: broadcast::Sender::new(MOST_NEWS),
@@ -124,9 +133,12 @@ impl Default for Board {
             listening: AtomicU64::default(),
         }
     }
-}
 
-impl Board {
+    /// Room for a message of the server's.
+    pub(crate) fn room(&self) -> Room {
+        self.budget.room()
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -160,10 +172,12 @@ impl Board {
     pub(crate) fn wait(
         &self,
         number: u64,
-        listener: Option<Arc<dyn Listener>>,
+        caller: &Caller,
     ) -> Result<oneshot::Receiver<Answer>, Failure> {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { answer, listener, heard: Instant::now(), asks: 0 };
+        let (listener, heard) = (caller.listener().cloned(), Instant::now());
+        let principal = caller.party().map(|party| party.principal());
+        let waiting = Waiting { answer, listener, principal, heard, asks: 0 };
         let mut table = self.lock();
         if let Some(listener) = &waiting.listener {
             table.questions.give(listener);
@@ -221,14 +235,26 @@ impl Board {
         self.lock().finish(number).is_some()
     }
 
-    /// Fails one request, if it still waits.
-    pub(crate) fn fail(&self, number: u64, failure: Failure) {
-        self.answer(number, Err(failure));
+    /// Tells whoever waits that the server has let go of the stream it answers on.
+    pub(crate) fn let_go(&self, number: u64, retry: Duration) {
+        let waiting = self.lock().waiting.get(&number).and_then(|it| it.listener.clone());
+        if let Some(listener) = waiting {
+            listener.let_go(retry);
+        }
     }
 
-    fn answer(&self, number: u64, answer: Answer) {
+    /// Fails one request, if it still waits.
+    pub(crate) fn fail(&self, number: u64, failure: Failure) {
+        self.answer(number, Err(failure), None);
+    }
+
+    fn answer(&self, number: u64, answer: Answer, room: Option<Room>) {
         let waiting = self.lock().finish(number);
         if let Some(waiting) = waiting {
+            if let (Some(listener), Some(mut room)) = (&waiting.listener, room) {
+                room.belongs_to(waiting.principal);
+                listener.keep(room);
+            }
             // Nobody waits for it any more: that is their business.
             let _ = waiting.answer.send(answer);
         }
@@ -247,12 +273,31 @@ impl Board {
         }
     }
 
-    /// Takes in a message, which came in the course of a request if that is known.
-    pub(crate) fn take_in(&self, text: &str, during: Option<u64>) -> Result<Taken, ()> {
+    /// Takes in a message, which came in the course of a request if that is known, and may take
+    /// room: an answer keeps it. Gives back what is no message. A long one is read on a thread
+    /// where it holds up nobody.
+    pub(crate) async fn take_in(
+        self: &Arc<Self>,
+        text: String,
+        during: Option<u64>,
+        room: Option<Room>,
+    ) -> Result<Taken, String> {
+        if text.len() <= LONG {
+            return self.read(&text, during, room).map_err(|()| text);
+        }
+        let board = self.clone();
+        let reading =
+            spawn_blocking(move || board.read(&text, during, room).map_err(|()| text)).await;
+        // It fails as the program ends.
+        reading.unwrap_or(Ok(Taken::Nothing))
+    }
+
+    fn read(&self, text: &str, during: Option<u64>, room: Option<Room>) -> Result<Taken, ()> {
         match Message::parse(text) {
             Ok(Message::Response { id, outcome }) => {
                 if let Some(number) = id.as_ref().and_then(Id::as_u64) {
-                    self.answer(number, outcome.map(ToOwned::to_owned).map_err(Failure::Refused));
+                    let answer = outcome.map(ToOwned::to_owned).map_err(Failure::Refused);
+                    self.answer(number, answer, room);
                 }
                 Ok(Taken::Nothing)
             }
@@ -333,11 +378,11 @@ impl Board {
         self.tools_changed.send_modify(|count| *count += 1);
     }
 
-    /// Notes that anything that is listed may have changed.
+    /// Notes that anything may have changed that is listed or followed.
     pub(crate) fn suspect_all(&self) {
         self.suspect();
-        for list in ["prompts", "resources"] {
-            let method = format!("notifications/{list}/list_changed").into();
+        for what in ["prompts/list_changed", "resources/list_changed", "resources/updated"] {
+            let method = format!("notifications/{what}").into();
             let _ = self.news.send(Noticed { method, params: None });
         }
     }

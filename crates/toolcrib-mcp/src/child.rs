@@ -6,6 +6,7 @@ mod process;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::process::Command;
 use tokio::sync::{oneshot, watch};
@@ -13,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use crate::board::Board;
 use crate::config::Environment;
 use crate::stderr::Tail;
-use pipes::Outbox;
+use pipes::{Outbox, STALLED};
 pub(crate) use process::{Alive, Place};
 use process::{Pipes, Process};
 
@@ -57,9 +58,12 @@ pub(crate) fn spawn(
     let (end, asked) = watch::channel(false);
     let (gone, told) = oneshot::channel();
     let (outbox, writing) = pipes::write(stdin, board.clone(), asked.clone(), told);
-    let reading = tokio::spawn(pipes::read(stdout, board.clone(), outbox.clone(), tail.clone()));
+    let in_hand = Arc::<AtomicBool>::default();
+    let (heard, said) = (board.clone(), tail.clone());
+    let reading = pipes::read(stdout, heard, outbox.clone(), said, in_hand.clone(), STALLED);
+    let reading = tokio::spawn(reading);
     let hearing = tokio::spawn(pipes::overhear(stderr, tail.clone()));
-    let pipes = Pipes { reading, hearing, writing, gone };
+    let pipes = Pipes { reading, in_hand, hearing, writing, gone };
     let exited = process.oversee(asked, pipes, board.clone(), tail.clone());
     Ok(ChildLink { outbox, group, end, exited })
 }

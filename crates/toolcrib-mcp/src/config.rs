@@ -60,8 +60,8 @@ pub struct ServerConfig {
 /// clients by itself.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct OAuth {
-    /// The authorization server to log in at, by its issuer. Without it, whichever the server names:
-    /// with a `client_secret` it should be given, since the secret goes there.
+    /// The authorization server to log in at, by its issuer. Without it, whichever the server
+    /// names; with a `client_secret` it is needed, since the secret goes there.
     pub issuer: Option<String>,
     /// The client that was registered for this program.
     pub client_id: Option<String>,
@@ -96,7 +96,7 @@ pub enum Sharing {
     /// Those that the server may ask something, and over HTTP all that keep a session.
     #[default]
     Auto,
-    /// None: all share one, and no client can be asked.
+    /// None: all share one, and no client can be asked over a session.
     Shared,
     /// All that keep a session.
     Own,

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{Duration, timeout, timeout_at};
-use toolcrib_runtime::Caller;
+use toolcrib_runtime::{Caller, NoRoom};
 use toolcrib_wire::version::meta;
 use toolcrib_wire::{Era, Fields, Id, RpcError};
 
@@ -46,6 +46,9 @@ pub(crate) enum Failure {
     /// The same after it had been told what it asked for: nobody is asked that again.
     #[error("it was lost after it had got the input it asked for: {0}")]
     Unrepeatable(String),
+    /// It answered, and the answer was not taken, for this reason.
+    #[error("its answer was not taken: {0}")]
+    Unread(NoRoom),
     /// The server stayed silent.
     #[error("it did not answer within {0:?}")]
     Late(Duration),
@@ -59,6 +62,8 @@ pub(crate) struct Connection {
     spoken: OnceLock<Spoken>,
     /// What keeps the server telling of changes, where it is asked to over this very link.
     listening: Mutex<Option<Listening>>,
+    /// Held while it is said what to tell of, so that the last word is the newest.
+    naming: Mutex<()>,
 }
 
 /// A request to tell of changes, until this is dropped.
@@ -103,7 +108,8 @@ pub(crate) enum Link {
 
 impl Connection {
     pub(crate) fn new(link: Link, board: Arc<Board>) -> Self {
-        Self { link, board, spoken: OnceLock::new(), listening: Mutex::default() }
+        let (spoken, listening, naming) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Self { link, board, spoken, listening, naming }
     }
 
     pub(crate) fn settle(&self, spoken: Spoken) {
@@ -137,8 +143,10 @@ impl Connection {
     /// doesn't do so by itself. Ends with the connection, or when this is called again.
     ///
     /// What is returned resolves when the server has been heard on it.
-    pub(crate) fn listen(self: &Arc<Self>, uris: &[Arc<str>]) -> Heard {
+    pub(crate) fn listen(self: &Arc<Self>, uris: impl FnOnce() -> Vec<Arc<str>>) -> Heard {
         let (heard, is_heard) = oneshot::channel();
+        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let uris = &uris();
         match &self.link {
             Link::Http(http) => http.listen(uris, heard),
             Link::Child(_) if self.era() == Era::Stateless => {
@@ -165,6 +173,14 @@ impl Connection {
             Link::Child(_) => {}
         }
         Heard(is_heard)
+    }
+
+    /// Waits a while until news of a session would be heard: over HTTP they come on a stream that
+    /// has to be there first.
+    pub(crate) async fn hears_news(&self, limit: Duration) {
+        if let (Link::Http(http), Era::Sessions) = (&self.link, self.era()) {
+            let _ = timeout(limit, http.has_news()).await;
+        }
     }
 
     /// Asks the server. Dropping the future cancels the request.
@@ -198,13 +214,12 @@ impl Connection {
         caller: &Caller,
         limit: Option<Duration>,
     ) -> Result<Box<RawValue>, Failure> {
-        let listener = caller.listener().cloned();
-        let wants_progress = listener.as_ref().is_some_and(|listener| listener.wants_progress());
+        let wants_progress = caller.listener().is_some_and(|listener| listener.wants_progress());
         if wants_progress || self.era() == Era::Stateless {
             self.fill_meta(&mut params, caller, wants_progress.then_some(number));
         }
         let text = toolcrib_wire::request(&Id::from(number), method, Some(&params));
-        let mut answered = self.board.wait(number, listener)?;
+        let mut answered = self.board.wait(number, caller)?;
         let mut pending = Pending { connection: self, number, done: false };
         match &self.link {
             Link::Child(child) => child.send(text, Some(number)),

@@ -71,9 +71,11 @@ pub(crate) fn may_be_stateless(refusal: &Failure) -> bool {
         ]
         .contains(&error.code),
         Failure::Denied { status, .. } => [400, 404].contains(status),
-        Failure::Unsent(_) | Failure::Lost(_) | Failure::Unrepeatable(_) | Failure::Late(_) => {
-            false
-        }
+        Failure::Unsent(_)
+        | Failure::Lost(_)
+        | Failure::Unrepeatable(_)
+        | Failure::Unread(_)
+        | Failure::Late(_) => false,
     }
 }
 

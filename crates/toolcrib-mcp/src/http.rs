@@ -11,7 +11,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use toolcrib_wire::Era;
@@ -57,18 +57,16 @@ struct Wire {
     tasks: Mutex<HashMap<u64, AbortHandle>>,
     /// The stream that the server tells news on.
     news: Mutex<Option<Listening>>,
+    /// Whether the server has answered the request for it, be it with a refusal.
+    has_news: watch::Sender<bool>,
     /// How much that wants no answer may be on its way at a time.
     telling: Arc<Semaphore>,
     has_ended: AtomicBool,
 }
 
-/// Opens a link. Nothing is sent yet.
-pub(crate) fn open(
-    url: &str,
-    headers: &[(String, String)],
-    auth: Option<Authorizer>,
-    board: &Arc<Board>,
-) -> Result<HttpLink, String> {
+/// What requests go through that carry these headers. Whoever shares it shares the connections to
+/// a host.
+pub(crate) fn client(headers: &[(String, String)]) -> Result<Client, String> {
     let mut fixed = HeaderMap::new();
     for (name, value) in headers {
         let name: HeaderName =
@@ -78,12 +76,7 @@ pub(crate) fn open(
         value.set_sensitive(true);
         fixed.append(name, value);
     }
-    let parsed: reqwest::Url =
-        url.parse().map_err(|error| format!("its address is none: {error}; correct `url`"))?;
-    if !matches!(parsed.scheme(), "http" | "https") {
-        return Err("its address is neither http nor https; correct `url`".to_owned());
-    }
-    let client = Client::builder()
+    Client::builder()
         .default_headers(fixed)
         .connect_timeout(CONNECT_LIMIT)
         .pool_idle_timeout(IDLE_LIMIT)
@@ -91,7 +84,21 @@ pub(crate) fn open(
         .redirect(redirect::Policy::custom(follow))
         .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| format!("no HTTP client: {error}"))?;
+        .map_err(|error| format!("no HTTP client: {error}"))
+}
+
+/// Opens a link. Nothing is sent yet.
+pub(crate) fn open(
+    client: Client,
+    url: &str,
+    auth: Option<Authorizer>,
+    board: &Arc<Board>,
+) -> Result<HttpLink, String> {
+    let parsed: reqwest::Url =
+        url.parse().map_err(|error| format!("its address is none: {error}; correct `url`"))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err("its address is neither http nor https; correct `url`".to_owned());
+    }
     Ok(HttpLink(Arc::new(Wire {
         client,
         auth,
@@ -101,6 +108,7 @@ pub(crate) fn open(
         spoken: OnceLock::new(),
         tasks: Mutex::default(),
         news: Mutex::default(),
+        has_news: watch::Sender::default(),
         telling: Arc::new(Semaphore::new(MOST_TELLING)),
         has_ended: AtomicBool::new(false),
     })))
@@ -182,6 +190,12 @@ impl HttpLink {
         }
         let listening = self.0.clone().listen(changes(uris), (news.take(), heard));
         *news = Some(Listening(tokio::spawn(listening).abort_handle()));
+    }
+
+    /// Waits until the server has answered the request for news.
+    pub(crate) async fn has_news(&self) {
+        // The sender is here: there is no error to see.
+        let _ = self.0.has_news.subscribe().wait_for(|has_news| *has_news).await;
     }
 
     /// Whether the server has given its session a number.

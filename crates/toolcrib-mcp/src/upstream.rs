@@ -5,17 +5,19 @@ mod breaker;
 mod call;
 mod choosing;
 mod following;
+mod follows;
 mod lanes;
 mod life;
 mod logs;
 mod memory;
 mod news;
+mod parked;
 mod queue;
 mod rounds;
 mod status;
 mod watch;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::SystemTime;
 
@@ -24,8 +26,8 @@ use tokio::sync::{Notify, Semaphore, broadcast, watch as channel};
 use tokio::time::Instant;
 use toolcrib_core::GroupId;
 use toolcrib_runtime::{
-    CallError, Eras, Invocation, Listing, Loader, Manifest, ManifestStore, News, Offers, Server,
-    ToolResult, Toolset,
+    Budget, CallError, Eras, Invocation, Listing, Loader, Manifest, ManifestStore, News, Offers,
+    Server, ToolResult, Toolset,
 };
 
 use crate::auth::{Authorizer, Logins};
@@ -35,9 +37,11 @@ use crate::secrets::Secrets;
 use crate::stderr::Tail;
 use breaker::Breaker;
 use call::Hints;
-use following::Follows;
+use following::Openings;
+use follows::Follows;
 use lanes::Lanes;
 use life::Trouble;
+use parked::Parked;
 use queue::Queue;
 pub use status::{Status, UpstreamState};
 
@@ -56,8 +60,14 @@ struct Shared {
     store: Arc<dyn ManifestStore>,
     starts: Arc<Semaphore>,
     logins: OnceLock<Logins>,
+    /// Room for what they answer.
+    budget: OnceLock<Budget>,
     /// Places for processes that are clients' own, or lent to them.
     processes: Arc<Semaphore>,
+    /// How many such places there are.
+    most_processes: AtomicUsize,
+    /// Calls in such processes that wait for an answer.
+    parked: Mutex<Parked>,
     /// Told when such a place may be free.
     freed: Notify,
     open: Mutex<Vec<Weak<Inner>>>,
@@ -72,7 +82,10 @@ impl Upstreams {
             store: Arc::new(store),
             starts: Arc::new(Semaphore::new(at_once.max(1))),
             logins: OnceLock::new(),
+            budget: OnceLock::new(),
             processes: Arc::new(Semaphore::new(MOST_PROCESSES)),
+            most_processes: AtomicUsize::new(MOST_PROCESSES),
+            parked: Mutex::default(),
             freed: Notify::new(),
             open: Mutex::default(),
             has_ended: AtomicBool::new(false),
@@ -85,9 +98,16 @@ impl Upstreams {
         let _ = self.0.logins.set(logins);
     }
 
+    /// Has what all servers answer share this room; 256 MiB unless told. Nothing happens if
+    /// that was said before, or a server was started.
+    pub fn use_budget(&self, budget: Budget) {
+        let _ = self.0.budget.set(budget);
+    }
+
     /// The same with so many processes at most that are clients' own or lent to them, of all
     /// servers together; 64 unless told. To be said before the first server is opened.
     pub fn most_processes(self, most: usize) -> Self {
+        self.0.most_processes.store(most.max(1), Ordering::Relaxed);
         let processes = &self.0.processes;
         processes.forget_permits(MOST_PROCESSES.saturating_sub(most.max(1)));
         processes.add_permits(most.saturating_sub(MOST_PROCESSES).min(Semaphore::MAX_PERMITS >> 1));
@@ -105,6 +125,7 @@ impl Upstreams {
         let offers = manifest.as_deref().map(|manifest| memory::offers(manifest, 0));
         let inner = Arc::new(Inner {
             queue: Queue::new(config.in_flight, config.queue),
+            http: OnceLock::new(),
             config,
             auth,
             tail: Tail::new(secrets.clone()),
@@ -118,6 +139,7 @@ impl Upstreams {
                 gives_sessions: None,
                 breaker: Breaker::default(),
                 follows: Follows::default(),
+                parked: Parked::default(),
                 offers: Arc::new(offers.unwrap_or_default()),
                 manifest,
                 hints: Arc::new(hints),
@@ -127,6 +149,7 @@ impl Upstreams {
                 asked_at: None,
                 kept: 0,
             }),
+            openings: Openings::default(),
             freed: Notify::new(),
             news: broadcast::Sender::new(MOST_NEWS),
             changes: channel::Sender::default(),
@@ -160,6 +183,10 @@ impl Default for Upstreams {
 }
 
 impl Shared {
+    fn budget(&self) -> Budget {
+        self.budget.get_or_init(Budget::default).clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Inner>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,7 +226,11 @@ struct Inner {
     tail: Tail,
     shared: Arc<Shared>,
     queue: Queue,
+    /// What its requests go through, where they are HTTP: all its connections share those to
+    /// its host.
+    http: OnceLock<reqwest::Client>,
     state: Mutex<State>,
+    openings: Openings,
     /// Told when a connection may be free.
     freed: Notify,
     news: broadcast::Sender<News>,
@@ -223,6 +254,7 @@ struct State {
     gives_sessions: Option<bool>,
     breaker: Breaker,
     follows: Follows,
+    parked: Parked,
     /// What the manifest says beside tools.
     offers: Arc<Offers>,
     manifest: Option<Arc<Manifest>>,

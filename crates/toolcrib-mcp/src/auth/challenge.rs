@@ -2,6 +2,10 @@
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
+/// The most scopes that are asked for, and the longest: a server may name any.
+const MOST_SCOPES: usize = 100;
+const LONGEST_SCOPE: usize = 250;
+
 /// A `Bearer` challenge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Challenge {
@@ -25,6 +29,14 @@ impl Challenge {
     pub(super) fn wants_more_scopes(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }
+
+    /// The scopes for a person to type in a command; `None` if one of them could be a command of
+    /// its own.
+    pub(super) fn scopes_to_type(&self) -> Option<String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@+*~,=%#".contains(c);
+        let are_plain = self.scopes.iter().all(|scope| scope.chars().all(is_plain));
+        (are_plain && !self.scopes.is_empty()).then(|| self.scopes.join(" "))
+    }
 }
 
 /// Scopes in the order in which they were named, each once.
@@ -34,13 +46,20 @@ pub(super) fn scopes(text: &str) -> Vec<String> {
     scopes
 }
 
-/// Adds the scopes that are not there yet.
+/// Adds the scopes that are not there yet, as long as there are not too many.
 pub(super) fn add<'a>(scopes: &mut Vec<String>, more: impl IntoIterator<Item = &'a str>) {
     for scope in more {
-        if !scopes.iter().any(|known| known == scope) {
+        let fits = scopes.len() < MOST_SCOPES && is_scope(scope);
+        if fits && !scopes.iter().any(|known| known == scope) {
             scopes.push(scope.to_owned());
         }
     }
+}
+
+/// A scope as RFC 6749 has it: visible, and neither a quotation mark nor a backslash.
+fn is_scope(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_graphic() && !b"\"\\".contains(&byte);
+    (1..=LONGEST_SCOPE).contains(&text.len()) && text.bytes().all(is_letter)
 }
 
 /// The first `Bearer` challenge of a header, which may hold several.
@@ -135,6 +154,22 @@ mod tests {
             ["=", "Bearer =", "Bearer scope=\"", ",,,", "Bearer a=\\", "Bearer ,=,\"", "\" ="]
         {
             assert_eq!(of(&[odd]).scopes, [""; 0], "{odd}");
+        }
+    }
+    #[test]
+    fn scopes_are_bounded_and_no_commands() {
+        let many: Vec<String> = (0..1_000).map(|n| format!("s{n}")).collect();
+        let long = "x".repeat(300);
+        let named = format!("{long} a:b/c \u{e9} {}", many.join(" "));
+        let found = scopes(&named);
+        assert_eq!((found.len(), found[0].as_str()), (MOST_SCOPES, "a:b/c"));
+        let typed = |text: &str| {
+            let challenge = Challenge { scopes: scopes(text), ..Challenge::default() };
+            challenge.scopes_to_type()
+        };
+        assert_eq!(typed("a:b c.d").as_deref(), Some("a:b c.d"));
+        for odd in ["", "a' b", "a`b", "$(a)", "a;b", "a|b", "a&b"] {
+            assert_eq!(typed(odd), None, "{odd}");
         }
     }
 }

@@ -11,8 +11,9 @@ use super::callback::{Answer, Callback};
 use super::challenge::{Challenge, add};
 use super::discover::{Authority, Found, find};
 use super::fetch::Fetch;
-use super::kept::{Client, Login, Vault};
+use super::kept::{Client, Login};
 use super::token::{TokenError, one_line};
+use super::vault::Vault;
 use super::{register, token};
 use crate::config::OAuth;
 use crate::secrets::Secrets;
@@ -121,7 +122,7 @@ impl Flow<'_> {
         let mut scopes = self.challenge.scopes.clone();
         add(&mut scopes, self.config.scopes.iter().map(String::as_str));
         if scopes.is_empty() {
-            scopes = found.scopes.clone();
+            add(&mut scopes, found.scopes.iter().map(String::as_str));
         }
         add(&mut scopes, self.scopes.iter().map(String::as_str));
         let offline = "offline_access";

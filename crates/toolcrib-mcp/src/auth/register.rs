@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::discover::Authority;
 use super::fetch::Fetch;
-use super::kept::{Client, Method, Registered, Vault};
+use super::kept::{Client, Method, Registered};
 use super::token::said;
+use super::vault::Vault;
 use crate::config::OAuth;
 
 /// What it calls itself.
@@ -27,6 +28,13 @@ pub(super) async fn client(
             "it sends people to the authorization server {}, but `oauth.issuer` is {issuer}",
             authority.issuer
         ));
+    }
+    if config.client_secret.is_some() && config.issuer.is_none() {
+        return Err(
+            "its `client_secret` would go wherever the server says: set `oauth.issuer` to \
+                    the authorization server that gave the secret"
+                .to_owned(),
+        );
     }
     if let Some(id) = &config.client_id {
         let secret = config.client_secret.clone();

@@ -2,13 +2,14 @@
 
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Child;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::asked_to_end;
 use crate::board::Board;
@@ -22,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// pipes open, so there must be an end to it.
 const SETTLING: Duration = Duration::from_millis(500);
 
+/// How long while a message has come and waits for room, or is being read: longer than either
+/// takes.
+const IN_HAND: Duration = Duration::from_secs(45);
+
 /// A process that leads a group. What is left of the group ends when this is dropped, be it that
 /// the whole runtime goes.
 pub(super) struct Process {
@@ -34,6 +39,8 @@ pub(super) struct Process {
 /// Those who read from a process and write to it.
 pub(super) struct Pipes {
     pub(super) reading: JoinHandle<()>,
+    /// Whether a message has come that is not yet taken in.
+    pub(super) in_hand: Arc<AtomicBool>,
     pub(super) hearing: JoinHandle<()>,
     pub(super) writing: JoinHandle<()>,
     /// Dropped to tell the writer that the process has ended.
@@ -85,8 +92,11 @@ impl Process {
             };
             // From here on nobody reads what is sent, though the pipe may take it.
             board.deafen();
-            settle(&mut pipes.reading).await;
-            settle(&mut pipes.hearing).await;
+            let began = Instant::now();
+            // Once it is closed, nobody waits for what the process said last.
+            let is_awaited = || pipes.in_hand.load(Ordering::Relaxed) && board.end().is_none();
+            settle(&mut pipes.reading, || is_awaited() && began.elapsed() < IN_HAND).await;
+            settle(&mut pipes.hearing, || false).await;
             // What was never written is told apart from what may have been read.
             drop(pipes.gone);
             let _ = pipes.writing.await;
@@ -132,10 +142,12 @@ impl Drop for Process {
     }
 }
 
-/// Gives a task a moment to end by itself.
-async fn settle(task: &mut JoinHandle<()>) {
+/// Gives a task a moment to end by itself, and another as long as it has something to do.
+async fn settle(task: &mut JoinHandle<()>, is_busy: impl Fn() -> bool) {
     // One that has ended must not be asked again.
-    if !task.is_finished() && timeout(SETTLING, &mut *task).await.is_err() {
-        task.abort();
+    while !task.is_finished() && timeout(SETTLING, &mut *task).await.is_err() {
+        if !is_busy() {
+            return task.abort();
+        }
     }
 }

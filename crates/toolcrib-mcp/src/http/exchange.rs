@@ -6,6 +6,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
 use tokio::time::{sleep, timeout};
+use toolcrib_runtime::{Budget, Room};
 use toolcrib_wire::version::header;
 use toolcrib_wire::{Era, Events, Message, code};
 
@@ -41,7 +42,7 @@ impl Wire {
         let response = self.send(post).await?;
         let status = response.status();
         if !status.is_success() {
-            let body = read_whole(response).await.unwrap_or_default();
+            let body = read_whole(response, &mut self.board.room()).await.unwrap_or_default();
             return Err(self.refusal(status, &body, number));
         }
         if let Some(session) = response.headers().get(header::SESSION_ID) {
@@ -50,8 +51,10 @@ impl Wire {
         if is_stream(&response) {
             return self.follow_stream(response, number).await;
         }
-        let body = read_whole(response).await?;
-        self.take_in(&body, Some(number)).await;
+        let mut room = self.board.room();
+        let body = read_whole(response, &mut room).await?;
+        room.complete();
+        self.take_in(body, Some(number), Some(room)).await;
         match self.board.waits(number) {
             false => Ok(()),
             true => Err(Failure::Lost(format!("HTTP {status} without an answer"))),
@@ -97,14 +100,23 @@ impl Wire {
             if !self.board.waits(number) {
                 return Ok(());
             }
+            let is_whole = read.is_ok();
             let lost = "the stream ended without an answer".to_owned();
             let lost = read.err().unwrap_or(Failure::Lost(lost));
+            if matches!(lost, Failure::Unread(_)) {
+                return Err(lost);
+            }
             // Without a new place it would be resumed where it has been already.
             let Some(last) = place.last.take().filter(|_| self.era() != Some(Era::Stateless))
             else {
                 return Err(lost);
             };
-            sleep(place.retry.take().unwrap_or(RESUME).min(MOST_RESUME)).await;
+            let retry = place.retry.take();
+            // It was no accident: the server wants to be asked again.
+            if let Some(retry) = retry.filter(|_| is_whole) {
+                self.board.let_go(number, retry.min(MOST_RESUME));
+            }
+            sleep(retry.unwrap_or(RESUME).min(MOST_RESUME)).await;
             let mut headers = self.headers();
             headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
             let Ok(last) = HeaderValue::from_str(&last) else { return Err(lost) };
@@ -124,6 +136,7 @@ impl Wire {
         place: &mut Place,
     ) -> Result<(), Failure> {
         let mut events = Events::new(MOST_MESSAGE_BYTES);
+        let mut room = None::<Room>;
         loop {
             let is_answered = number.is_some_and(|number| !self.board.waits(number));
             let chunk = if is_answered {
@@ -143,14 +156,23 @@ impl Wire {
                 if let Some(retry) = event.retry {
                     place.retry = Some(Duration::from_millis(retry));
                 }
-                self.take_in(&event.data, number).await;
+                // Only the first can have begun before.
+                let mut room = room.take();
+                if let Some(room) = &mut room {
+                    room.complete();
+                }
+                self.take_in(event.data, number, room).await;
+            }
+            if events.pending() > Budget::SMALL {
+                let taken = room.get_or_insert_with(|| self.board.room());
+                taken.reach(events.pending()).await.map_err(Failure::Unread)?;
             }
         }
     }
 
     /// Gives the board a message. What is to be said to it at once is under way when this returns.
-    async fn take_in(self: &Arc<Self>, text: &str, during: Option<u64>) {
-        let reply = match self.board.take_in(text, during) {
+    async fn take_in(self: &Arc<Self>, text: String, during: Option<u64>, room: Option<Room>) {
+        let reply = match self.board.take_in(text, during, room).await {
             Ok(Taken::Reply(reply)) => Some(reply),
             Ok(Taken::Asked(asked)) => {
                 let wire = self.clone();
@@ -160,7 +182,7 @@ impl Wire {
                 };
                 asked::serve(&self.board, asked, send)
             }
-            Ok(Taken::Nothing) | Err(()) => None,
+            Ok(Taken::Nothing) | Err(_) => None,
         };
         let Some(reply) = reply else { return };
         // Never closed.
@@ -178,7 +200,7 @@ pub(super) fn is_stream(response: &Response) -> bool {
     kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
-async fn read_whole(mut response: Response) -> Result<String, Failure> {
+async fn read_whole(mut response: Response, room: &mut Room) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     loop {
         let chunk = response.chunk().await.map_err(|error| Failure::Lost(why(&error)))?;
@@ -188,6 +210,7 @@ async fn read_whole(mut response: Response) -> Result<String, Failure> {
             let reason = format!("its answer has more than {MOST_MESSAGE_BYTES} bytes");
             return Err(Failure::Lost(reason));
         }
+        room.reach(bytes.len()).await.map_err(Failure::Unread)?;
     }
     Ok(String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))

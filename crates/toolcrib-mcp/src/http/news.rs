@@ -69,6 +69,7 @@ impl Wire {
         };
         let response = self.send_as_is(request).await;
         drop(until_heard);
+        self.has_news.send_replace(true);
         match response {
             Ok(response) if response.status().is_success() && is_stream(&response) => {
                 if !is_first {

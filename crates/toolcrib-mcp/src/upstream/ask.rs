@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 use toolcrib_runtime::{AskError, Following, Health, News, Offers, Party, Question, Server};
 use toolcrib_wire::Fields;
 
-use super::call::add_brought;
+use super::call::{add_brought, unread};
 use super::lanes::LaneKey;
 use super::life::Phase;
 use super::{Inner, Upstream, rounds};
@@ -23,8 +23,12 @@ impl Server for Upstream {
         Box::pin(self.inner().ask(question))
     }
 
-    fn follow(&self, uri: &str) -> BoxFuture<'_, Result<Following, AskError>> {
-        Box::pin(self.inner().follow(uri.into()))
+    fn follow<'a>(
+        &'a self,
+        uri: &str,
+        party: Option<&'a Arc<Party>>,
+    ) -> BoxFuture<'a, Result<Following, AskError>> {
+        Box::pin(self.inner().follow(uri.into(), party))
     }
 
     fn news(&self) -> broadcast::Receiver<News> {
@@ -72,10 +76,18 @@ impl Inner {
                 params.set("_meta", &meta);
             }
             add_brought(&mut params, &question.caller);
-            let (method, caller, limit) =
-                (&question.method, &question.caller, self.config.call_limit);
-            let asked = rounds::drive(&connection, method, params, caller, limit);
-            match asked.await {
+            if let Some(error) = rounds::misplaced(&connection, &question.caller) {
+                lane.was_no_call();
+                return Err(AskError::Refused(error));
+            }
+            let (caller, refusal) = self.patient(&lane, &question.caller);
+            let (method, limit) = (&question.method, self.config.call_limit);
+            let asked = tokio::select! {
+                biased;
+                asked = rounds::drive(&connection, method, params, &caller, limit) => asked,
+                reason = refusal.reason() => return tell(format!("{reason}.")),
+            };
+            match asked {
                 Ok(answer) => {
                     lane.went_well();
                     return Ok(answer);
@@ -91,6 +103,9 @@ impl Inner {
                 }
                 Err(failure) => {
                     lane.went_wrong(&connection, &failure);
+                    if let Failure::Unread(reason) = failure {
+                        return tell(format!("{}.", unread(reason)));
+                    }
                     let reason = self.secrets.hide(&failure.to_string());
                     return tell(format!("did not answer: {reason}."));
                 }

@@ -54,6 +54,15 @@ impl Breaker {
         }
     }
 
+    /// The same for who calls nothing, and so finds nothing out: it takes no call's turn.
+    pub(super) fn admit_idle(&self) -> Result<(), String> {
+        match self.stand {
+            Stand::Open(until) if until > Instant::now() => Err(self.reason.clone()),
+            Stand::Probing => Err(self.reason.clone()),
+            Stand::Open(_) | Stand::Closed => Ok(()),
+        }
+    }
+
     /// A call was answered. Says whether that closed it.
     pub(super) fn well(&mut self) -> bool {
         let was_open = !matches!(self.stand, Stand::Closed);
@@ -81,7 +90,10 @@ impl Breaker {
                 }
                 !(has_ended && is_known)
             }
-            Failure::Refused(_) | Failure::Denied { .. } | Failure::Unsent(_) => false,
+            Failure::Refused(_)
+            | Failure::Denied { .. }
+            | Failure::Unsent(_)
+            | Failure::Unread(_) => false,
         };
         match self.stand {
             Stand::Closed if is_strike => self.strikes += 1,

@@ -4,12 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use tokio::task::spawn_blocking;
 use tokio::time::Duration;
-use toolcrib_runtime::{CallError, Caller, Invocation, Kind, Manifest, ToolResult};
+use toolcrib_runtime::{CallError, Caller, Invocation, Kind, Manifest, NoRoom, ToolResult};
 use toolcrib_wire::headers::Repeated;
 use toolcrib_wire::{Era, Fields};
 
 use super::{Inner, rounds};
+use crate::board::LONG;
 use crate::connection::{Connection, Failure, Request};
 
 /// How long a server that let a call wait too long gets to show that it is alive.
@@ -36,14 +38,24 @@ impl Inner {
                 Ok(found) => found,
                 Err(reason) => return tell(format!("can't be called: {reason}.")),
             };
-            let failure = match self.try_call(&connection, &invocation).await {
+            if let Some(error) = rounds::misplaced(&connection, &invocation.caller) {
+                lane.was_no_call();
+                return Ok(ToolResult::refused(error));
+            }
+            let (caller, refusal) = self.patient(&lane, &invocation.caller);
+            let called = tokio::select! {
+                biased;
+                called = self.try_call(&connection, &invocation, &caller) => called,
+                reason = refusal.reason() => return tell(format!("{reason}.{MAY_HAVE_RUN}")),
+            };
+            let failure = match called {
                 Ok(result) => {
                     lane.went_well();
                     if !result.get().starts_with('{') {
                         let text = "answered with something that is no result.";
                         return tell(format!("{text}{MAY_HAVE_RUN}"));
                     }
-                    return Ok(answer(result, &invocation.caller));
+                    return Ok(answer(result, &invocation.caller).await);
                 }
                 Err(failure @ Failure::Unsent(_)) => {
                     let reason = connection.why(failure).await;
@@ -66,7 +78,10 @@ impl Inner {
             }
             let may_have_run = match &failure {
                 Failure::Refused(_) | Failure::Denied { .. } | Failure::Unsent(_) => "",
-                Failure::Lost(_) | Failure::Unrepeatable(_) | Failure::Late(_) => MAY_HAVE_RUN,
+                Failure::Lost(_)
+                | Failure::Unrepeatable(_)
+                | Failure::Unread(_)
+                | Failure::Late(_) => MAY_HAVE_RUN,
             };
             let reason = match failure {
                 Failure::Refused(error) => {
@@ -77,6 +92,7 @@ impl Inner {
                     self.feel_pulse(&connection);
                     format!("did not answer within {limit:?}")
                 }
+                Failure::Unread(reason) => unread(reason),
                 other => format!("did not answer: {other}"),
             };
             return tell(format!("{}.{may_have_run}", self.secrets.hide(&reason)));
@@ -87,8 +103,9 @@ impl Inner {
         &self,
         connection: &Connection,
         invocation: &Invocation,
+        caller: &Caller,
     ) -> Result<Box<RawValue>, Failure> {
-        let Invocation { tool, arguments, verbatim, caller, .. } = invocation;
+        let Invocation { tool, arguments, verbatim, .. } = invocation;
         let mut params = Fields::default();
         params.set("name", &tool.tool());
         match verbatim {
@@ -124,6 +141,15 @@ impl Inner {
     }
 }
 
+/// What is said of an answer that was not taken.
+pub(super) fn unread(reason: NoRoom) -> String {
+    let advice = match reason {
+        NoRoom::TooLarge(_) => " (`result_megabytes` decides)",
+        NoRoom::Full { .. } => "",
+    };
+    format!("answered, but its answer was not taken: {reason}{advice}")
+}
+
 /// Adds to a request what its caller brings beside it.
 pub(super) fn add_brought<'a>(params: &mut Fields<'a>, caller: &'a Caller) {
     if let Some(retry) = caller.retry() {
@@ -140,8 +166,14 @@ pub(super) fn add_brought<'a>(params: &mut Fields<'a>, caller: &'a Caller) {
 }
 
 /// A result, unless the server asks for something that the caller can't be asked.
-fn answer(result: Box<RawValue>, caller: &Caller) -> ToolResult {
-    let result = ToolResult::from_json(result);
+async fn answer(result: Box<RawValue>, caller: &Caller) -> ToolResult {
+    let result = match result.get().len() > LONG {
+        false => ToolResult::from_json(result),
+        true => match spawn_blocking(|| ToolResult::from_json(result)).await {
+            Ok(result) => result,
+            Err(error) => return ToolResult::error(error.to_string()),
+        },
+    };
     if result.kind() == Kind::InputRequired && caller.party().is_none() {
         return ToolResult::error(
             "The tool asks for more input from the user, which can't be passed on here.",

@@ -6,11 +6,13 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant, timeout};
 use toolcrib_runtime::{Caller, Party};
 use toolcrib_wire::Era;
 
+use super::follows::Home;
 use super::lanes::{Lane, LaneGuard, LaneKey};
 use super::life::{Down, Phase, SHUT_DOWN};
 use super::{Inner, Shared, State};
@@ -27,8 +29,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a process may take to end.
 const ENDING: Duration = Duration::from_secs(5);
 
+/// What to do where there is no room for one more connection.
+#[derive(Clone, Copy)]
+pub(super) enum WhenFull {
+    /// End another that nobody uses.
+    MakeRoom,
+    /// Do without.
+    DoWithout,
+}
+
 /// What a caller gets at once.
-enum Pick {
+pub(super) enum Pick {
     /// A connection, if it is there.
     Lane(LaneGuard, Option<Arc<Connection>>),
     /// None of this server's is free.
@@ -45,7 +56,7 @@ impl Inner {
         caller: &Caller,
     ) -> Result<(Arc<Connection>, LaneGuard), String> {
         for _ in 0..MOST_TRIES {
-            let (guard, connection) = match self.pick(caller)? {
+            let (guard, connection) = match self.pick(caller, WhenFull::MakeRoom)? {
                 Pick::Lane(guard, connection) => (guard, connection),
                 Pick::FullHere | Pick::FullAnywhere { .. } => self.wait_for_lane(caller).await?,
             };
@@ -53,7 +64,7 @@ impl Inner {
                 Some(connection) => connection,
                 None => match self.running(&guard).await {
                     Ok(connection) => connection,
-                    Err(Down::Reason(reason)) => return Err(reason),
+                    Err(Down::Reason(reason) | Down::Crowded(reason)) => return Err(reason),
                     Err(Down::Elsewhere) => continue,
                 },
             };
@@ -69,12 +80,20 @@ impl Inner {
         Err("it ended again and again as it was about to be called".to_owned())
     }
 
-    fn pick(self: &Arc<Self>, caller: &Caller) -> Result<Pick, String> {
+    /// What a caller gets at once.
+    pub(super) fn pick(
+        self: &Arc<Self>,
+        caller: &Caller,
+        when_full: WhenFull,
+    ) -> Result<Pick, String> {
         let mut state = self.lock();
         if state.is_over {
             return Err(SHUT_DOWN.to_owned());
         }
-        let is_probe = state.breaker.admit()?;
+        let is_probe = match when_full {
+            WhenFull::MakeRoom => state.breaker.admit()?,
+            WhenFull::DoWithout => state.breaker.admit_idle().map(|()| false)?,
+        };
         let mut key = self.lane_for(&state, caller);
         if let LaneKey::Leased { group, .. } = key
             && self.is_child()
@@ -82,7 +101,7 @@ impl Inner {
             key = state.free_slot(group);
         }
         if state.lanes.get(key).is_none()
-            && let Some(full) = self.add_lane(&mut state, key, caller).transpose()
+            && let Some(full) = self.add_lane(&mut state, key, caller, when_full).transpose()
         {
             if is_probe {
                 state.breaker.undecided();
@@ -100,11 +119,12 @@ impl Inner {
         state: &mut State,
         key: LaneKey,
         caller: &Caller,
+        when_full: WhenFull,
     ) -> Result<Option<Pick>, String> {
         if caller.party().is_some_and(|party| party.has_ended()) {
             return Err("its client has left".to_owned());
         }
-        let place = match key.is_counted().then(|| self.make_room(state)) {
+        let place = match key.is_counted().then(|| self.make_room(state, when_full)) {
             None => None,
             Some(Ok(place)) => place,
             Some(Err(full)) => return Ok(Some(full)),
@@ -115,7 +135,7 @@ impl Inner {
     }
 
     /// Which connection a caller needs.
-    fn lane_for(&self, state: &State, caller: &Caller) -> LaneKey {
+    pub(super) fn lane_for(&self, state: &State, caller: &Caller) -> LaneKey {
         let Some(party) = caller.party() else { return LaneKey::Main };
         if self.config.sessions == Sharing::Shared {
             return LaneKey::Main;
@@ -135,7 +155,9 @@ impl Inner {
                 // A session costs little, and keeps apart what the server remembers of clients.
                 let may = !self.is_child()
                     && state.gives_sessions != Some(false)
-                    && state.lanes.counted() < self.config.connections();
+                    && state.lanes.counted() < self.config.connections()
+                    // What it follows is followed where its calls go.
+                    && state.follows.home_of(party.id()) != Some(Home::Main);
                 let has = || state.lanes.others.contains_key(&own);
                 if must || may || has() { own } else { LaneKey::Main }
             }
@@ -147,10 +169,15 @@ impl Inner {
     }
 
     /// Makes room for one more, ending the one that was idle for longest if need be.
-    fn make_room(self: &Arc<Self>, state: &mut State) -> Result<Option<Place>, Pick> {
+    fn make_room(
+        self: &Arc<Self>,
+        state: &mut State,
+        when_full: WhenFull,
+    ) -> Result<Option<Place>, Pick> {
         let is_full = state.lanes.counted() >= self.config.connections();
         if is_full {
-            let Some((_, key)) = state.lanes.idlest() else { return Err(Pick::FullHere) };
+            let idlest = state.idlest().filter(|_| matches!(when_full, WhenFull::MakeRoom));
+            let Some((.., key)) = idlest else { return Err(Pick::FullHere) };
             self.evict(state, key);
         }
         if !self.is_child() {
@@ -165,11 +192,15 @@ impl Inner {
         }
     }
 
-    fn evict(&self, state: &mut State, key: LaneKey) {
+    fn evict(self: &Arc<Self>, state: &mut State, key: LaneKey) {
         let server = &self.config.name;
         tracing::info!(server, ?key, "ended to make room for another client: its state is lost");
         if let Some(phase) = state.lanes.stop(key) {
             phase.close("it was ended to make room for another client");
+        }
+        if let (true, Ok(runtime)) = (state.follows.has(key.into()), Handle::try_current()) {
+            let inner = self.clone();
+            runtime.spawn(async move { inner.follow_on() });
         }
     }
 
@@ -184,7 +215,7 @@ impl Inner {
         loop {
             let (here, anywhere) = (self.freed.notified(), self.shared.freed.notified());
             tokio::pin!(here, anywhere);
-            match self.pick(caller)? {
+            match self.pick(caller, WhenFull::MakeRoom)? {
                 Pick::Lane(guard, connection) => return Ok((guard, connection)),
                 Pick::FullHere => {
                     let _ = timeout(LOOK, here).await;
@@ -215,6 +246,8 @@ impl State {
     fn only_lane(&self) -> LaneKey {
         let is_elsewhere = self.lanes.others.contains_key(&LaneKey::Stateless);
         match self.lanes.main.phase {
+            _ if is_elsewhere && self.follows.has(Home::Stateless) => LaneKey::Stateless,
+            _ if self.follows.has(Home::Main) => LaneKey::Main,
             Phase::Stopped if is_elsewhere => LaneKey::Stateless,
             _ => LaneKey::Main,
         }
@@ -237,10 +270,10 @@ impl Shared {
     fn evict_idlest(&self) -> bool {
         let open: Vec<Arc<Inner>> = self.lock().iter().filter_map(|it| it.upgrade()).collect();
         let idle = |inner: &Arc<Inner>| {
-            let idlest = inner.is_child().then(|| inner.lock().lanes.idlest()).flatten();
-            idlest.map(|(since, key)| (since, key, inner.clone()))
+            let idlest = inner.is_child().then(|| inner.lock().idlest()).flatten();
+            idlest.map(|(is_followed, since, key)| ((is_followed, since), key, inner.clone()))
         };
-        let idlest = open.iter().filter_map(idle).min_by_key(|(since, ..)| *since);
+        let idlest = open.iter().filter_map(idle).min_by_key(|(rank, ..)| *rank);
         idlest.is_some_and(|(_, key, inner)| {
             let mut state = inner.lock();
             // It may have been taken meanwhile.

@@ -142,12 +142,6 @@ impl Lanes {
     pub(super) fn counted(&self) -> usize {
         self.others.keys().filter(|key| key.is_counted()).count()
     }
-
-    /// Since when the one that nobody has used for longest is idle.
-    pub(super) fn idlest(&self) -> Option<(Instant, LaneKey)> {
-        let idle = self.others.iter().filter(|(key, lane)| key.is_counted() && lane.users == 0);
-        idle.map(|(key, lane)| (lane.last_used, *key)).min_by_key(|(since, _)| *since)
-    }
 }
 
 /// Keeps a connection from being stopped, and one that is lent from being lent to another, while
@@ -163,11 +157,18 @@ pub(super) struct LaneGuard {
 
 enum Went {
     Unknown,
+    /// Nothing was called.
+    NoCall,
     Well,
     Wrong(Arc<Connection>, Failure),
 }
 
 impl LaneGuard {
+    /// Nothing was called, and so nothing is known of how the server is.
+    pub(super) fn was_no_call(&mut self) {
+        self.went = Went::NoCall;
+    }
+
     /// The server answered.
     pub(super) fn went_well(&mut self) {
         self.went = Went::Well;
@@ -182,7 +183,13 @@ impl LaneGuard {
     /// call that was given up must not reach the next one.
     fn is_spent(&self) -> bool {
         let is_lent = matches!(self.key, LaneKey::Leased { .. }) && self.inner.is_child();
-        is_lent && !matches!(self.went, Went::Well)
+        let is_answered = match &self.went {
+            Went::Well | Went::NoCall => true,
+            // It did answer.
+            Went::Wrong(_, failure) => matches!(failure, Failure::Unread(_)),
+            Went::Unknown => false,
+        };
+        is_lent && !is_answered
     }
 }
 
@@ -200,12 +207,12 @@ impl Drop for LaneGuard {
                 let secrets = &self.inner.secrets;
                 opened = state.breaker.strike(connection, failure, self.is_probe, secrets);
             }
-            Went::Unknown => {}
+            Went::Unknown | Went::NoCall => {}
         }
         if self.is_probe {
             state.breaker.undecided();
         }
-        let is_shunned = !state.breaker.is_closed();
+        let is_shunned = !state.breaker.is_closed() && !matches!(self.went, Went::NoCall);
         let mut ended = Vec::new();
         let lane = state.lanes.get_mut(self.key).filter(|lane| lane.serial == self.serial);
         let is_free = lane.is_some_and(|lane| {
@@ -236,6 +243,9 @@ impl Drop for LaneGuard {
         for phase in &ended {
             phase.close("it was ended after a call that had no answer");
         }
+        if !ended.is_empty() {
+            self.inner.follow_on();
+        }
         if is_free && self.key.is_counted() {
             self.inner.freed.notify_one();
             self.inner.shared.freed.notify_one();
@@ -244,6 +254,15 @@ impl Drop for LaneGuard {
 }
 
 impl State {
+    /// The connection to end first where there is no room: one that nobody follows anything on,
+    /// and of those the one that nobody has used for longest.
+    pub(super) fn idlest(&self) -> Option<(bool, Instant, LaneKey)> {
+        let others = self.lanes.others.iter();
+        let idle = others.filter(|(key, lane)| key.is_counted() && lane.users == 0);
+        let idle = idle.map(|(key, lane)| (self.is_followed(*key), lane.last_used, *key));
+        idle.min_by_key(|(is_followed, since, _)| (*is_followed, *since))
+    }
+
     /// Stops all that nobody uses. What is returned is to be closed.
     fn stop_idle(&mut self) -> Vec<Phase> {
         let idle = |state: &Self, key: &LaneKey| {

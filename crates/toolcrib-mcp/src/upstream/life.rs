@@ -4,15 +4,17 @@
 //! Every step is taken under the lock of the state, by whoever sees first that it is due, and is
 //! a matter of the phase found there: so none is taken twice, and none after the end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot, watch as channel};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
-use toolcrib_runtime::{Manifest, Party};
+use toolcrib_runtime::{Manifest, NoRoom, Party};
 use toolcrib_wire::Era;
 
+use super::following::Since;
 use super::lanes::{LaneGuard, LaneKey};
 use super::{Inner, State, watch};
 use crate::board::{Board, Noticed};
@@ -33,6 +35,9 @@ const FORGIVEN: u32 = 2;
 
 /// The longest time between two attempts.
 const MOST_BACKOFF: Duration = Duration::from_secs(300);
+
+/// How long to wait where there was no room for what a server lists.
+const CROWDED: Duration = Duration::from_secs(1);
 
 /// How long a server gets to say whether it can do without sessions. Some that can't say nothing.
 const DISCOVERY: Duration = Duration::from_secs(5);
@@ -72,6 +77,8 @@ impl Phase {
 pub(super) enum Down {
     /// For this reason.
     Reason(String),
+    /// It answered, but there was no room for that, for this reason: it may be quite well.
+    Crowded(String),
     /// It is gone, or not one that the server can have: the caller may need another.
     Elsewhere,
 }
@@ -86,7 +93,7 @@ impl Down {
     /// The reason, for people.
     pub(super) fn reason(self) -> String {
         match self {
-            Self::Reason(reason) => reason,
+            Self::Reason(reason) | Self::Crowded(reason) => reason,
             Self::Elsewhere => "it ended as it was about to be called".to_owned(),
         }
     }
@@ -96,7 +103,7 @@ impl Down {
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
     pub(super) reason: String,
-    until: Instant,
+    pub(super) until: Instant,
 }
 
 /// What is started: which connection, for whom, with a place among all processes.
@@ -252,7 +259,12 @@ impl Inner {
             since: Instant::now(),
             start_took: took,
         };
-        let Some(was_down) = self.up(&begun, running) else {
+        // It may be ended from here on, but no longer dropped: it is heard.
+        let followed = tokio::select! {
+            followed = self.follow_anew(&connection, begun.key) => followed,
+            _ = async { ended.wait_for(|ended| *ended).await.map(drop) } => HashSet::new(),
+        };
+        let Some((was_down, since)) = self.up(&begun, running, followed) else {
             connection.end(SHUT_DOWN).await;
             let is_over = self.lock().is_over;
             let shut_down = || Down::Reason(SHUT_DOWN.to_owned());
@@ -262,13 +274,18 @@ impl Inner {
         if was_down {
             self.changed();
         }
-        tokio::spawn(watch::watch(self, connection.clone(), begun.key, signs, is_listed));
+        tokio::spawn(watch::watch(self, connection.clone(), begun.key, signs, (is_listed, since)));
         Ok(connection)
     }
 
     /// Notes that it runs, unless it was shut down or let go of meanwhile; says whether it had
-    /// been in trouble.
-    fn up(&self, begun: &Begun, running: Running) -> Option<bool> {
+    /// been in trouble, and what it should tell of beside what it was asked for.
+    fn up(
+        &self,
+        begun: &Begun,
+        running: Running,
+        followed: HashSet<Arc<str>>,
+    ) -> Option<(bool, Since)> {
         let mut state = self.lock();
         let (era, has_session) = (running.connection.era(), running.connection.has_session());
         let lane = state.lane_of(begun)?;
@@ -278,7 +295,8 @@ impl Inner {
             state.gives_sessions = Some(has_session);
         }
         self.learn_era(&mut state, begun.key, era);
-        Some(state.trouble.take().is_some())
+        let since = state.followed_since(begun.key.into(), followed);
+        Some((state.trouble.take().is_some(), since))
     }
 
     /// Starts it when its turn has come; says how long it took since.
@@ -310,7 +328,7 @@ impl Inner {
         party: Option<&Party>,
         place: Option<Place>,
     ) -> Result<Started, Down> {
-        let board = Arc::new(Board::default());
+        let board = Arc::new(Board::new(self.shared.budget()));
         let news = board.news.subscribe();
         let link = match &self.config.launch {
             Launch::Command { command, args, env, cwd } => {
@@ -318,13 +336,14 @@ impl Inner {
                 Link::Child(child::spawn(command, args, env, cwd, &board, &self.tail, alive)?)
             }
             Launch::Http { url, headers } => {
-                Link::Http(http::open(url, headers, self.auth.clone(), &board)?)
+                let client = self.http_client(headers)?;
+                Link::Http(http::open(client, url, self.auth.clone(), &board)?)
             }
         };
         let connection = Arc::new(Connection::new(link, board));
         let greeting = match self.greet(&connection, key, party).await? {
             Ok(greeting) => greeting,
-            Err(failure) => return Err(Down::Reason(connection.why(failure).await)),
+            Err(failure) => return Err(down(&connection, failure).await),
         };
         let tools_changed = connection.board().tools_changed.subscribe();
         let is_known = self.lock().manifest.is_some();
@@ -332,10 +351,19 @@ impl Inner {
             true => None,
             false => match list::ask(&connection, &self.config, &greeting).await {
                 Ok(manifest) => Some(manifest),
-                Err(failure) => return Err(Down::Reason(connection.why(failure).await)),
+                Err(failure) => return Err(down(&connection, failure).await),
             },
         };
         Ok(Started { connection, greeting, manifest, signs: Signs { tools_changed, news } })
+    }
+
+    /// The client for all requests to it: they may share what is open to its host.
+    fn http_client(&self, headers: &[(String, String)]) -> Result<reqwest::Client, String> {
+        if let Some(client) = self.http.get() {
+            return Ok(client.clone());
+        }
+        let client = http::client(headers)?;
+        Ok(self.http.get_or_init(|| client).clone())
     }
 
     /// Greets the server in the way that this connection is for. That it doesn't speak so is
@@ -381,7 +409,7 @@ impl Inner {
                 ![401, 403, 407, 408, 429, 502, 503, 504].contains(status)
             }
             Failure::Unsent(_) => self.is_child(),
-            Failure::Unrepeatable(_) => false,
+            Failure::Unrepeatable(_) | Failure::Unread(_) => false,
         }
     }
 
@@ -389,8 +417,9 @@ impl Inner {
     fn failed(self: &Arc<Self>, begun: &Begun, down: Down) -> Down {
         let mut state = self.lock();
         let is_there = state.lane_of(begun).is_some();
-        let reason = match down {
-            Down::Reason(reason) => self.secrets.hide(&reason),
+        let (reason, is_crowded) = match down {
+            Down::Reason(reason) => (self.secrets.hide(&reason), false),
+            Down::Crowded(reason) => (self.secrets.hide(&reason), true),
             Down::Elsewhere => {
                 if is_there {
                     state.lanes.stop(begun.key);
@@ -401,8 +430,13 @@ impl Inner {
         if is_there {
             tracing::debug!(server = self.config.name, reason, "can't be started");
             state.lanes.stop(begun.key);
-            if state.note_failure() {
-                self.back_off(&mut state, &reason);
+            if !is_crowded {
+                if state.note_failure() {
+                    self.back_off(&mut state, &reason);
+                }
+            } else if state.manifest.is_none() {
+                // Nobody would call what has not been listed.
+                self.leave_alone(&mut state, &reason, CROWDED);
             }
             drop(state);
             self.changed();
@@ -433,10 +467,15 @@ impl Inner {
         self.freed.notify_one();
     }
 
-    /// Leaves it alone for a while, and tries again then: nobody calls what they are told is down.
+    /// Leaves it alone for longer each time that it fails.
     fn back_off(self: &Arc<Self>, state: &mut State, reason: &str) {
         let backoff = Duration::from_secs(1 << (state.failures - 1).min(9)).min(MOST_BACKOFF);
-        let until = Instant::now() + backoff;
+        self.leave_alone(state, reason, backoff);
+    }
+
+    /// Leaves it alone for a while, and tries again then: nobody calls what they are told is down.
+    fn leave_alone(self: &Arc<Self>, state: &mut State, reason: &str, pause: Duration) {
+        let until = Instant::now() + pause;
         state.trouble = Some(Trouble { reason: reason.to_owned(), until });
         let inner = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -444,6 +483,7 @@ impl Inner {
             if let Some(inner) = inner.upgrade() {
                 // What comes of it is noted by the start itself.
                 let _ = inner.main_connection().await;
+                inner.follow_on();
             }
         });
     }
@@ -481,6 +521,14 @@ impl Inner {
         futures::future::join_all(ending).await;
         // What was stopped or given up before may still be about to end.
         let _ = self.processes.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+/// What a failed request says of the connection it was to be the first on.
+async fn down(connection: &Connection, failure: Failure) -> Down {
+    match failure {
+        Failure::Unread(NoRoom::Full { .. }) => Down::Crowded(failure.to_string()),
+        failure => Down::Reason(connection.why(failure).await),
     }
 }
 

@@ -29,8 +29,7 @@ impl Inner {
                 Err(RecvError::Lagged(_)) => {
                     // Anything may have been among what was missed.
                     rest_changed.notify_one();
-                    let followed = self.lock().followed();
-                    followed.into_iter().for_each(|uri| self.tell_news(Some(News::Updated(uri))));
+                    self.tell_all_updated(key.into());
                     continue;
                 }
                 // The connection goes, and this with it.
@@ -46,7 +45,11 @@ impl Inner {
                 ("notifications/resources/updated", _) => {
                     let fields = params.as_ref().and_then(|raw| Fields::parse(raw.get()));
                     let uri = fields.and_then(|fields| fields.read::<String>("uri"));
-                    self.tell_news(uri.map(|uri| News::Updated(uri.into())));
+                    match uri {
+                        Some(uri) => self.tell_changed(key.into(), &uri),
+                        // It is not said which.
+                        None => self.tell_all_updated(key.into()),
+                    }
                 }
                 (_, LaneKey::Own(party)) => {
                     self.tell_news(Some(News::For { party, method, params }));

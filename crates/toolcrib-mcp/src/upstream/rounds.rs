@@ -15,6 +15,14 @@ use crate::connection::{Connection, Failure, Request};
 /// How often a server may ask in the course of one request.
 const MOST_ROUNDS: u32 = 10;
 
+/// Why a request that brings something back can't go to a server, if that is so: no server with
+/// sessions gives anything out.
+pub(super) fn misplaced(connection: &Connection, caller: &Caller) -> Option<RpcError> {
+    let is_misplaced = caller.retry().is_some() && connection.era() == Era::Sessions;
+    let text = "`requestState` is not what was given out: call again without it";
+    is_misplaced.then(|| RpcError::invalid_params(text))
+}
+
 /// Asks the server, and goes through its rounds if the caller can't.
 pub(super) async fn drive(
     connection: &Connection,
@@ -33,11 +41,6 @@ pub(super) async fn drive_request(
     caller: &Caller,
     limit: Option<Duration>,
 ) -> Result<Box<RawValue>, Failure> {
-    if caller.retry().is_some() && connection.era() == Era::Sessions {
-        // No such server gives anything out to be brought back.
-        let text = "`requestState` is not what was given out: call again without it";
-        return Err(Failure::Refused(RpcError::invalid_params(text)));
-    }
     let is_driven = caller.party().is_some_and(|party| party.era() == Era::Sessions)
         && connection.era() == Era::Stateless;
     if !is_driven {

@@ -7,6 +7,7 @@ use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 use toolcrib_runtime::{Manifest, Party};
 
 use super::Inner;
+use super::following::Since;
 use super::lanes::LaneKey;
 use super::life::{Phase, Signs};
 use crate::connection::Connection;
@@ -24,7 +25,7 @@ pub(super) async fn watch(
     connection: Arc<Connection>,
     key: LaneKey,
     signs: Signs,
-    is_listed: bool,
+    (is_listed, since): (bool, Since),
 ) {
     let Signs { tools_changed, news } = signs;
     let rest_changed = Notify::new();
@@ -35,7 +36,6 @@ pub(super) async fn watch(
     }
     let party = inner.party_of(&connection);
     let live = async {
-        inner.follow_anew(&connection, key);
         let mut tools_changed = tools_changed;
         if !is_listed && is_first {
             tools_changed.mark_unchanged();
@@ -66,8 +66,13 @@ pub(super) async fn watch(
             }
         }
     };
+    let catching_up = async {
+        inner.catch_up(&connection, key, since).await;
+        std::future::pending().await
+    };
     tokio::select! {
         () = live => {}
+        () = catching_up => {}
         () = left(party.as_deref()) => inner.end(&connection, "its client has left").await,
         () = inner.pass_on(key, news, &rest_changed) => {}
         () = inner.keep_rest(&connection, &rest_changed) => {}

@@ -2,6 +2,8 @@
 //! test wants it to, and remembers what it was asked.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -376,11 +378,24 @@ pub(crate) fn browse(page: &LoginPage) {
 pub(crate) struct Memory {
     kept: Arc<Mutex<BTreeMap<String, String>>>,
     locked: Arc<Mutex<Vec<String>>>,
+    /// Whether nothing can be written.
+    is_full: Arc<AtomicBool>,
 }
 
 impl Memory {
     fn holds(&self, token: &str) -> bool {
         self.kept.lock().unwrap().values().any(|kept| kept.contains(token))
+    }
+
+    pub(crate) fn fill(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::SeqCst);
+    }
+
+    fn check(&self) -> Result<(), StorageError> {
+        match self.is_full.load(Ordering::SeqCst) {
+            true => Err(StorageError::new(std::io::Error::from(ErrorKind::StorageFull))),
+            false => Ok(()),
+        }
     }
 
     /// What is kept of logins.
@@ -397,11 +412,13 @@ impl CredentialStore for Memory {
     }
 
     fn save(&self, key: &str, credential: &Credential) -> Result<(), StorageError> {
+        self.check()?;
         self.kept.lock().unwrap().insert(key.to_owned(), credential.expose().to_owned());
         Ok(())
     }
 
     fn remove(&self, key: &str) -> Result<(), StorageError> {
+        self.check()?;
         self.kept.lock().unwrap().remove(key);
         Ok(())
     }

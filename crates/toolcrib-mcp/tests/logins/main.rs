@@ -4,6 +4,7 @@
 mod fake;
 mod refused;
 mod renewed;
+mod unkept;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -105,6 +106,7 @@ async fn a_client_is_what_was_agreed_then_what_is_published_then_what_is_registe
     let agreed = OAuth {
         client_id: Some("agreed".to_owned()),
         client_secret: Some("s3cr3t:é".to_owned()),
+        issuer: Some(fake.issuer()),
         ..published.clone()
     };
     assert_eq!(client_of(agreed).await, "agreed");

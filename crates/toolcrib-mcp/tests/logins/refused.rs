@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use toolcrib_mcp::{Logins, Upstreams};
+use toolcrib_mcp::{Logins, OAuth, ServerConfig, Upstreams};
 
 use crate::fake::{Fake, Ways, browse};
 use crate::{call, logged_in, reason, works};
@@ -87,6 +87,37 @@ async fn a_server_that_refuses_every_token_is_not_logged_in_to_again_and_again()
     assert_eq!(fake.seen().authorized.len(), 1);
     let asked = fake.seen().tokens.len();
     assert!(asked <= 4, "{asked}");
+}
+
+#[tokio::test]
+async fn a_secret_goes_to_nobody_but_the_issuer_it_is_for() {
+    let fake = Fake::start().await;
+    let logins = Logins::new(fake.store()).shown_by(browse);
+    let agreed = OAuth {
+        client_id: Some("agreed".to_owned()),
+        client_secret: Some("s3cr3t".to_owned()),
+        ..OAuth::default()
+    };
+    let open = |issuer: Option<String>| {
+        let oauth = OAuth { issuer, ..agreed.clone() };
+        fake.open(logins.clone(), ServerConfig { oauth, ..fake.config() })
+    };
+    let other = "https://login.example".to_owned();
+    for (issuer, text) in [(None, "set `oauth.issuer`"), (Some(other.clone()), "`oauth.issuer` is")]
+    {
+        let upstream = open(issuer);
+        let reason = upstream.log_in(&[]).await.unwrap_err();
+        assert!(reason.contains(text) && !reason.contains("s3cr3t"), "{reason}");
+        assert!(call(&upstream).await.is_err());
+    }
+    assert!(fake.seen().tokens.is_empty() && fake.seen().authorized.is_empty());
+    open(Some(fake.issuer())).log_in(&[]).await.unwrap();
+    assert_eq!(fake.seen().tokens[0]["basic"], "agreed:s3cr3t");
+    // Nor is a login of another issuer used, once it is said which one it is.
+    let config = open(Some(other)).config().clone();
+    let text = reason(&fake.open(Logins::new(fake.store()), config)).await;
+    assert!(text.contains("run `toolcrib login fixture`"), "{text}");
+    assert_eq!(fake.seen().calls, 0);
 }
 
 #[tokio::test]

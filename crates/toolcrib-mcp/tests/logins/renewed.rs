@@ -78,6 +78,49 @@ async fn a_token_without_a_way_to_renew_it_is_used_until_it_is_turned_away() {
     assert_eq!(fake.seen().grants("refresh_token"), 0);
 }
 
+#[tokio::test]
+async fn a_token_that_has_ended_and_can_not_be_renewed_asks_for_a_login() {
+    let fake = Fake::start().await;
+    fake.ways().renews = false;
+    fake.ways().lifetime = Some(0.3);
+    logged_in(&fake).await;
+    let upstream = fake.alone();
+    let asked = || {
+        let seen = fake.seen();
+        (seen.paths.len(), seen.tokens.len())
+    };
+    let before = asked();
+    sleep(Duration::from_millis(350)).await;
+    for _ in 0..5 {
+        let text = reason(&upstream).await;
+        assert!(text.contains("its login has ended: run `toolcrib login fixture`"), "{text}");
+    }
+    assert_eq!(asked(), before);
+    assert_eq!(fake.store().logins().len(), 1, "somebody else may know that it still holds");
+    // A login of another program is seen.
+    fake.ways().lifetime = Some(3600.0);
+    logged_in(&fake).await;
+    upstream.check().await.unwrap();
+    works(&upstream).await;
+}
+
+#[tokio::test]
+async fn a_person_is_not_asked_for_a_login_all_the_time() {
+    let fake = Fake::start().await;
+    fake.ways().renews = false;
+    fake.ways().lifetime = Some(0.3);
+    let upstream = fake.with_browser();
+    for _ in 0..3 {
+        works(&upstream).await;
+        sleep(Duration::from_millis(350)).await;
+    }
+    for _ in 0..3 {
+        let text = reason(&upstream).await;
+        assert!(text.contains("its login has ended: run `toolcrib login fixture`"), "{text}");
+    }
+    assert_eq!(fake.seen().authorized.len(), 3);
+}
+
 /// Twenty callers in each of these programs.
 async fn all_at_once(programs: &[Upstream]) {
     let calls = programs.iter().flat_map(|program| (0..20).map(move |_| works(program)));

@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, join_all};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
-use toolcrib_mcp::{Era, Upstream};
+use toolcrib_mcp::{Era, Sharing, Upstream};
 use toolcrib_runtime::{Caller, Listener, News, Party, Server, Toolset};
 use toolcrib_wire::RpcError;
 
@@ -339,4 +339,28 @@ async fn what_a_server_logs_is_heard_by_the_call_that_it_belongs_to() {
     let (waited, _) = tokio::join!(waiting, talking);
     waited.unwrap();
     assert!(two.iter().all(|person| person.told.lock().unwrap().is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_asked_over_a_session_that_all_share() {
+    let scene = Scene::new();
+    let shared = |flags: Value| {
+        let mut config = scene.server(flags);
+        config.sessions = Sharing::Shared;
+        Upstream::new(config)
+    };
+    let (upstream, person) = (shared(json!({})), Person::at_once());
+    for era in [Era::Sessions, Era::Stateless] {
+        let answers = ask(&upstream, &person, Some(&client_of(era)), json!({"marker": "a"})).await;
+        assert_eq!(answers[0]["error"]["code"], -32601, "{answers}");
+    }
+    assert_eq!(scene.lines("greetings"), ["{}"], "nor is the server told that it could");
+    assert!(person.asked().is_empty());
+
+    // Without sessions, each request says for itself who can be asked.
+    let upstream = shared(json!({"stateless": true}));
+    let mut asked = invocation("rounds", json!({"mode": "two"}));
+    asked.caller = Caller::new(person.clone()).with_party(client());
+    assert!(!within(upstream.call(asked)).await.unwrap().is_error());
+    assert_eq!(person.asked().len(), 3);
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::json;
 use tokio::time::timeout;
-use toolcrib_mcp::Upstream;
-use toolcrib_runtime::{Breaker, Server, Toolset};
+use toolcrib_mcp::{Era, Upstream};
+use toolcrib_runtime::{Breaker, Caller, Retry, Server, Toolset};
 
+use crate::lanes::client;
 use crate::support::{Scene, call, invocation, is_alive, reason, say, until, within};
 
 /// A server whose calls are given up soon.
@@ -71,6 +72,21 @@ async fn one_that_fails_again_and_again_is_left_alone_until_a_call_finds_it_well
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_started_for_who_follows_can_be_tried_by_a_call() {
+    let scene = Scene::new();
+    let mut config = scene.server(json!({"rest": true, "slow_start": 1_000}));
+    config.call_limit = Some(Duration::from_millis(400));
+    let upstream = Upstream::new(config);
+    let _following = within(upstream.follow("mem://a", None)).await.unwrap();
+    fail(&upstream, 5).await;
+    assert!(matches!(upstream.status().breaker, Breaker::Open { .. }));
+    until("it is started again", || scene.lines("starts").len() == 2).await;
+    assert_ne!(upstream.status().breaker, Breaker::Probing);
+    say(&upstream, "act").await;
+    assert_eq!(upstream.status().breaker, Breaker::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_failures_in_a_row_count() {
     let scene = Scene::new();
     let upstream = impatient(&scene);
@@ -82,6 +98,27 @@ async fn only_failures_in_a_row_count() {
     assert!(call(&upstream, "refuse", json!({})).await.unwrap().is_error());
     fail(&upstream, 4).await;
     assert_eq!(upstream.status().breaker, Breaker::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_without_asking_the_server_says_nothing_of_it() {
+    let scene = Scene::new();
+    let mut config = scene.server(json!({}));
+    config.call_limit = Some(Duration::from_millis(400));
+    config.era = Some(Era::Sessions);
+    let upstream = Upstream::new(config);
+    within(upstream.check()).await.unwrap();
+    fail(&upstream, 4).await;
+    // It knows of no such thing, and so it is not asked.
+    let state = serde_json::value::to_raw_value("made up").unwrap();
+    let mut made_up = invocation("act", json!({}));
+    let caller = Caller::default().with_party(client(Era::Stateless, false));
+    made_up.caller = caller.with_retry(Retry { responses: None, state: Some(state) });
+    let refused = within(upstream.call(made_up)).await.unwrap();
+    assert_eq!(refused.refusal().unwrap().code, -32602);
+    assert_eq!(upstream.status().breaker, Breaker::Closed, "nor is it a failure");
+    fail(&upstream, 1).await;
+    assert!(matches!(upstream.status().breaker, Breaker::Open { .. }), "that is five in a row");
 }
 
 #[tokio::test(flavor = "multi_thread")]

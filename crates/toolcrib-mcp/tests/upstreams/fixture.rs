@@ -42,6 +42,8 @@ pub(crate) struct Flags {
     stubborn: bool,
     /// What to print on standard output between messages.
     noise: bool,
+    /// Bytes of which its list has so many more.
+    bulk: usize,
 }
 
 struct Server {
@@ -223,6 +225,9 @@ impl Server {
                 .into();
         tools.push(tool("look", json!({"readOnlyHint": true})));
         tools.push(tool("put", json!({"idempotentHint": true})));
+        if self.flags.bulk > 0 {
+            tools.push(tool("bulk", json!({"title": "x".repeat(self.flags.bulk)})));
+        }
         for number in 0..self.added.load(Ordering::SeqCst) {
             tools.push(tool(&format!("added_{number}"), json!({})));
         }
@@ -311,11 +316,35 @@ impl Server {
                 self.say(&answer);
                 return None;
             }
+            "noise" => {
+                let (begin, rest) = ("x".repeat(970), "x".repeat(3 << 20));
+                let token = std::env::var("TOKEN").unwrap_or_default();
+                writeln!(self.out.lock().unwrap(), "  {begin}{token}{rest}").unwrap();
+                text("after noise".to_owned())
+            }
             "raw" => {
                 // As text, since a value would round the number.
                 let mut out = self.out.lock().unwrap();
                 let result = r#"{ "content":[{"type":"new-kind","x":1}],"structuredContent":{"n":12345678901234567890123,"f":1.0}, "vendor":{"b":1,"a":2},"isError":false }"#;
                 writeln!(out, r#"{{"id":{id},"result":{result},"jsonrpc":"2.0"}}"#).unwrap();
+                return None;
+            }
+            "last" => {
+                self.say(&json!({"id": id, "result": text("x".repeat(150 << 10))}));
+                exit(0)
+            }
+            "ask_much" => {
+                let (sender, answers) = mpsc::channel();
+                *self.asked.lock().unwrap() = Some(sender);
+                let params = json!({"fill": "x".repeat(600 << 10)});
+                self.say(&json!({"method": "notifications/message", "params": params}));
+                self.say(&json!({"id": id, "method": "roots/list", "params": params}));
+                text(answers.recv_timeout(Duration::from_secs(20)).unwrap().to_string())
+            }
+            "backwards" => {
+                let mut out = self.out.lock().unwrap();
+                let result = text(arguments.to_string());
+                writeln!(out, r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#).unwrap();
                 return None;
             }
             _ => return Some(Err(json!({"code": -32602, "message": "no such tool"}))),

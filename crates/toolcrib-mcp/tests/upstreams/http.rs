@@ -1,16 +1,30 @@
 //! Servers over HTTP: answers in either form, sessions, streams, and what can go wrong.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
+use serde_json::value::RawValue;
 use toolcrib_mcp::{Upstream, UpstreamState};
-use toolcrib_runtime::Toolset;
+use toolcrib_runtime::{Caller, Listener, Toolset};
 use toolcrib_wire::RpcError;
 
 use crate::support::{call, invocation, names, reason, say, until, within};
 use crate::web::{Reply, Seen, Web, usual};
+
+/// Notes when it was told that it might be elsewhere for a while.
+#[derive(Clone, Default)]
+struct Waits(Arc<Mutex<Vec<Duration>>>);
+
+impl Listener for Waits {
+    fn hear(&self, _: &str, _: &RawValue) {}
+
+    fn let_go(&self, retry: Duration) {
+        self.0.lock().unwrap().push(retry);
+    }
+}
 
 /// Answers like any server, in a session that a test may end.
 fn in_session(session: &AtomicUsize, seen: &Seen) -> Reply {
@@ -194,6 +208,9 @@ async fn a_stream_that_breaks_off_is_resumed_where_it_was() {
         ("POST", "tools/call") if seen.tool() == "act" => {
             Reply::stream([format!("id: {}\nretry: 10\ndata:\n\n", seen.body["id"])], true)
         }
+        ("POST", "tools/call") if seen.tool() == "accident" => {
+            Reply::stream([format!("id: {}\ndata:\n\n", seen.body["id"])], true)
+        }
         ("POST", "tools/call") => Reply::stream([": nothing to resume from\n\n".to_owned()], true),
         ("GET", _) if !seen.header("last-event-id").is_empty() => {
             let id: u64 = seen.header("last-event-id").parse().unwrap();
@@ -205,6 +222,14 @@ async fn a_stream_that_breaks_off_is_resumed_where_it_was() {
     .await;
     let upstream = Upstream::new(web.config());
     assert_eq!(say(&upstream, "act").await, "resumed");
+    // Whoever waits is told if the server meant it.
+    for (tool, let_go) in [("act", vec![Duration::from_millis(10)]), ("accident", vec![])] {
+        let waits = Waits::default();
+        let mut asked = invocation(tool, json!({}));
+        asked.caller = Caller::new(waits.clone());
+        within(upstream.call(asked)).await.unwrap();
+        assert_eq!(*waits.0.lock().unwrap(), let_go, "{tool}");
+    }
     let error = reason(&upstream, "two", json!({})).await;
     assert!(error.contains("the stream ended without an answer"), "{error}");
     assert!(error.contains("may have taken effect"), "{error}");

@@ -438,3 +438,16 @@ async fn over_http_without_numbers_of_sessions_all_share_one() {
     seen.retain(|seen| seen.method() == "initialize");
     assert_eq!(seen.last().unwrap().body["params"]["capabilities"]["elicitation"], json!({}));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_http_all_connections_share_what_is_open_to_the_host() {
+    let count = AtomicUsize::new(0);
+    let web = Web::serve(move |seen| in_sessions(seen, &count)).await;
+    let upstream = Upstream::new(web.config());
+    for _ in 0..10 {
+        act_by(&upstream, &client(Era::Sessions, true)).await;
+    }
+    assert_eq!(web.count("initialize"), 10, "each has a session");
+    // One for what is asked, and some for what is said or listened to meanwhile.
+    assert!(web.connections() <= 5, "{} connections for 10 sessions", web.connections());
+}

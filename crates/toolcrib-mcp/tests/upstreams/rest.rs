@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::timeout;
-use toolcrib_mcp::{Era, Upstream, UpstreamState, Upstreams};
+use toolcrib_mcp::{Era, Upstream, Upstreams};
 use toolcrib_runtime::{AskError, Caller, News, Question, Server, Toolset};
 
 use crate::lanes::{act_by, call_by, client};
-use crate::support::{Memory, Scene, call, kill, names, say, until, within};
+use crate::support::{Memory, Scene, call, names, say, until, within};
 
 fn raw(value: serde_json::Value) -> Option<Arc<RawValue>> {
     Some(Arc::from(to_raw_value(&value).unwrap()))
@@ -57,11 +57,6 @@ async fn a_change_of_what_is_offered_is_news() {
     assert!(matches!(within(news.recv()).await.unwrap(), News::Prompts));
     assert_eq!(upstream.offers().prompts.len(), 2);
     assert!(upstream.offers().version > before);
-    let updated =
-        json!({"method": "notifications/resources/updated", "params": {"uri": "mem://b"}});
-    tell(&upstream, updated).await;
-    let News::Updated(uri) = within(news.recv()).await.unwrap() else { panic!() };
-    assert_eq!(&*uri, "mem://b");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,7 +76,7 @@ async fn what_a_server_tells_a_client_is_for_that_client_only() {
                 break assert_eq!(params.unwrap().get(), r#"{"data":1.0}"#);
             }
             News::Resources | News::Prompts => {}
-            News::Updated(uri) => panic!("{uri}"),
+            News::Updated { uri, .. } => panic!("{uri}"),
         }
     }
     while let Ok(more) = news.try_recv() {
@@ -108,58 +103,6 @@ async fn questions_are_answered_as_they_came_or_refused_in_the_servers_words() {
     within(upstream.shut_down()).await;
     let gone = within(upstream.ask(Question::new("prompts/list", None))).await.unwrap_err();
     assert!(matches!(gone, AskError::Unreachable(text) if text.contains("it was shut down")));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resource_is_followed_across_a_crash_and_keeps_the_server_running() {
-    let scene = Scene::new();
-    let mut config = scene.server(json!({"rest": true}));
-    config.idle_stop = Some(Duration::from_millis(200));
-    let upstream = Upstream::new(config);
-    let one = within(upstream.follow("mem://a")).await.unwrap();
-    let two = within(upstream.follow("mem://a")).await.unwrap();
-    assert_eq!(scene.count("subscribe", "mem://a"), 2);
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    assert_eq!(upstream.status().state, UpstreamState::Running, "somebody waits for news");
-    let mut news = upstream.news();
-    kill(upstream.status().pid.unwrap());
-    loop {
-        // What happened meanwhile was told to nobody.
-        if let News::Updated(uri) = within(news.recv()).await.unwrap() {
-            break assert_eq!(&*uri, "mem://a");
-        }
-    }
-    until("it is asked for again", || scene.count("subscribe", "mem://a") == 3).await;
-    drop(one);
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(scene.lines("unsubscribe").len(), 0);
-    drop(two);
-    until("the server is told", || scene.count("unsubscribe", "mem://a") == 1).await;
-    until("it is stopped", || upstream.status().state == UpstreamState::Known).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_sessions_is_told_what_is_followed() {
-    let scene = Scene::new();
-    let upstream = scene.upstream(json!({"rest": true, "stateless": true}));
-    names(&upstream).await;
-    let following = within(upstream.follow("mem://a")).await.unwrap();
-    let last = || scene.lines("listens").last().cloned().unwrap_or_default();
-    until("it is named", || last().contains(r#"["mem://a"]"#)).await;
-    assert!(last().contains(r#""toolsListChanged":true"#));
-    drop(following);
-    until("it no longer is", || !last().contains("mem://a")).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn one_that_refuses_to_be_followed_is_left_to_be_stopped() {
-    let scene = Scene::new();
-    let mut config = scene.server(json!({}));
-    config.idle_stop = Some(Duration::from_millis(200));
-    let upstream = Upstream::new(config);
-    let refused = within(upstream.follow("mem://a")).await.unwrap_err();
-    assert!(matches!(refused, AskError::Refused(error) if error.code == -32601));
-    until("it is stopped", || upstream.status().state == UpstreamState::Known).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use serde_json::json;
 use toolcrib_mcp::Upstream;
 use toolcrib_runtime::Toolset;
 
-use crate::support::{Scene, reason, until, within};
+use crate::support::{Scene, reason, say, until, within};
 use crate::web::{Reply, Web};
 
 const SECRET: &str = "sk-very-secret-0123456789";
@@ -29,6 +29,15 @@ async fn an_environment_is_never_shown() {
     for text in shown {
         assert!(!text.contains(SECRET), "{text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn noise_is_cut_after_secrets_are_hidden() {
+    let (scene, secret) = (Scene::new(), "0123456789".repeat(10));
+    let upstream = Upstream::new(scene.server(json!({})).env("TOKEN", &secret));
+    assert_eq!(say(&upstream, "noise").await, "after noise");
+    let shown = format!("{:?}", upstream.status());
+    assert!(shown.contains("xxx***") && !shown.contains("0123"), "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

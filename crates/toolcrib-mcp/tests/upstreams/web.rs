@@ -16,6 +16,7 @@ pub(crate) struct Web {
     seen: Arc<Mutex<Vec<Seen>>>,
     /// Streams without an end that the client has left.
     left: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
 }
 
 /// A request.
@@ -113,14 +114,17 @@ impl Web {
         let address = listener.local_addr().unwrap().to_string();
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
         let left = Arc::<AtomicUsize>::default();
+        let connections = Arc::<AtomicUsize>::default();
         let (answer, noted, leaving) = (Arc::new(answer), seen.clone(), left.clone());
+        let accepted = connections.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                accepted.fetch_add(1, Ordering::SeqCst);
                 let (answer, noted, leaving) = (answer.clone(), noted.clone(), leaving.clone());
                 tokio::spawn(async move { talk(stream, &*answer, &noted, &leaving).await });
             }
         });
-        Self { address, seen, left }
+        Self { address, seen, left, connections }
     }
 
     pub(crate) fn config(&self) -> ServerConfig {
@@ -138,6 +142,11 @@ impl Web {
     /// How many streams without an end the client has left.
     pub(crate) fn left(&self) -> usize {
         self.left.load(Ordering::SeqCst)
+    }
+
+    /// How many connections have been made to it.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// How often a method was asked for, or a verb used.
