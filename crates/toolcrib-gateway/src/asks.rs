@@ -129,9 +129,13 @@ impl Client {
         taken
     }
 
-    /// Sends to the stream of a request, or to the one for notices if the former has gone.
+    /// Sends to the stream of a request, or to the one for notices if the former has gone. What is
+    /// kept for who comes back to the former is the last resort.
     fn reach(&self, outbox: &Outbox, message: &str) -> bool {
-        outbox.offer(message) || self.notices().is_some_and(|notices| notices.offer(message))
+        let is_abandoned = outbox.is_abandoned();
+        (!is_abandoned && outbox.offer(message))
+            || self.notices().is_some_and(|notices| notices.offer(message))
+            || (is_abandoned && outbox.offer(message))
     }
 }
 

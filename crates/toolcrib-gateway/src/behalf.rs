@@ -12,6 +12,7 @@ use toolcrib_wire::{Era, RpcError};
 use crate::Gateway;
 use crate::client::Client;
 use crate::desk::AtDesk;
+use crate::held::Held;
 use crate::limits::Place;
 use crate::outbox::Outbox;
 use crate::parking::{Back, Outcome, Round, without_questions};
@@ -48,6 +49,8 @@ pub(crate) struct Behalf {
     retry: Option<Retry>,
     /// Where its client has no session and can be asked, or has been.
     round: Option<Box<Round>>,
+    /// The room that the answer takes.
+    held: Held,
 }
 
 impl Behalf {
@@ -62,6 +65,7 @@ impl Behalf {
             party: None,
             retry: None,
             round: None,
+            held: Held::default(),
         };
         match request.era {
             Era::Sessions => {
@@ -79,11 +83,7 @@ impl Behalf {
 
     /// In this era a request says everything itself.
     fn stateless<'a>(self, request: &Request<'a>) -> Result<Self, RpcError> {
-        let own = |raw: Option<&RawValue>| raw.map(|raw| Arc::from(raw.to_owned()));
-        let (capabilities, info) = (request.meta.capabilities(), request.meta.client_info());
-        let principal = self.client.principal();
-        let party = Party::new(Era::Stateless, principal, own(capabilities), own(info));
-        let party = Arc::new(self.client.seat.naming(party));
+        let party = stateless_party(&self.client, request);
         let logs = request.meta.log_level().and_then(|level| severity(&level));
         let may_ask = may_ask(request);
         let brought = |raw: Option<&'a RawValue>| raw.filter(|_| may_ask);
@@ -119,10 +119,23 @@ impl Behalf {
         self.era
     }
 
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
     /// Whether the request goes on with one that was begun before.
     pub(crate) fn goes_on(&self) -> bool {
         self.round.as_ref().is_some_and(|round| round.back.is_some())
     }
+}
+
+/// The client as a request says that stands for itself.
+pub(crate) fn stateless_party(client: &Client, request: &Request<'_>) -> Arc<Party> {
+    let own = |raw: Option<&RawValue>| raw.map(|raw| Arc::from(raw.to_owned()));
+    let (capabilities, info) = (request.meta.capabilities(), request.meta.client_info());
+    let principal = client.principal();
+    let party = Party::new(Era::Stateless, principal, own(capabilities), own(info));
+    Arc::new(client.seat.naming(party))
 }
 
 /// What a request is, but for what changes when it comes again.
@@ -152,9 +165,9 @@ impl Gateway {
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let Behalf { client, era, meta, token, logs, level, party, retry, round } = behalf;
+        let Behalf { client, era, meta, token, logs, level, party, retry, round, held } = behalf;
         let outbox = outbox.clone();
-        let hearing = Hearing { outbox, token, logs };
+        let hearing = Hearing { outbox, token, logs, held };
         let introduce = |mut caller: Caller| {
             if let Some(meta) = meta {
                 caller = caller.with_meta(meta);

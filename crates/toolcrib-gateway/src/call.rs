@@ -90,6 +90,9 @@ fn rest(request: &Request<'_>) -> Option<Box<RawValue>> {
     (!rest.is_empty()).then(|| rest.to_raw())
 }
 
+/// Bytes of a result that take long to go through.
+const LONG: usize = 256 << 10;
+
 /// A call on its way to its tool.
 struct OnItsWay {
     client: Arc<Client>,
@@ -131,8 +134,17 @@ impl Gateway {
         match result.refusal() {
             Some(error) => Err(error.clone()),
             None => {
-                let json = result_in_era("tools/call", result.json().get(), era)?;
-                Ok(json.into_owned())
+                let is_long = result.json().get().len() > LONG;
+                let adapt = move || {
+                    let json = result_in_era("tools/call", result.json().get(), era)?;
+                    Ok(json.into_owned())
+                };
+                if !is_long {
+                    return adapt();
+                }
+                // Where it holds up nobody.
+                let unable = |error| RpcError::new(code::INTERNAL_ERROR, format!("{error}"));
+                tokio::task::spawn_blocking(adapt).await.map_err(unable)?
             }
         }
     }

@@ -9,10 +9,11 @@ use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
-use toolcrib_runtime::{Listener, Party};
+use toolcrib_runtime::{Listener, Party, Room};
 use toolcrib_wire::{Fields, RpcError, code};
 
 use crate::asks::{Answer, can_not, lacking};
+use crate::held::Held;
 use crate::relay::Hearing;
 
 /// Questions of one request that may lie open.
@@ -39,6 +40,8 @@ struct State {
     open: BTreeMap<u64, Question>,
     /// What the client was to be asked and can't be.
     lacking: Option<RpcError>,
+    /// The room that an answer takes which came while no request was open.
+    held: Held,
 }
 
 /// A question, as a result that asks for input has it.
@@ -71,7 +74,8 @@ impl Desk {
     pub(crate) fn new(party: Arc<Party>, hearing: Hearing) -> Arc<Self> {
         let wants_progress = hearing.token.is_some();
         let (hearing, open) = (Some(hearing), BTreeMap::new());
-        let state = State { party, hearing, last: 0, open, lacking: None };
+        let held = Held::default();
+        let state = State { party, hearing, last: 0, open, lacking: None, held };
         Arc::new(Self { state: Mutex::new(state), news: Notify::new(), wants_progress })
     }
 
@@ -79,6 +83,7 @@ impl Desk {
     pub(crate) fn move_to(&self, party: Arc<Party>, hearing: Hearing) {
         let mut state = self.lock();
         state.party = party;
+        hearing.held.take_over(&state.held);
         state.hearing = Some(hearing);
     }
 
@@ -226,5 +231,13 @@ impl Listener for AtDesk {
 
     fn ask(&self, method: &str, params: Option<&RawValue>) -> BoxFuture<'static, Answer> {
         self.0.ask(method, params)
+    }
+
+    fn keep(&self, room: Room) {
+        let state = self.0.lock();
+        match &state.hearing {
+            Some(hearing) => hearing.held.keep(room),
+            None => state.held.keep(room),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toolcrib_core::GroupId;
-use toolcrib_runtime::{AskError, Following};
+use toolcrib_runtime::{AskError, Following, Party};
 use toolcrib_wire::{Era, RpcError, code, error_in_era};
 
 use crate::Gateway;
@@ -21,6 +21,8 @@ type Own = (GroupId, String);
 /// A resource, by the uri that the client knows it by.
 struct Follow {
     asked: String,
+    /// Who the server was told follows it.
+    party: u64,
     _until: Following,
     _noted: Noted,
 }
@@ -68,10 +70,11 @@ impl Drop for Noted {
 pub(crate) const MOST_FOLLOWED: usize = 1_000;
 
 impl Follows {
-    /// The uris that a client knows a server's resource by, if it follows it.
-    pub(crate) fn names(&self, id: &GroupId, own: &str) -> Vec<String> {
+    /// The uris that a client knows a server's resource by, if it is among those who are told.
+    pub(crate) fn names(&self, id: &GroupId, own: &str, whom: &[u64]) -> Vec<String> {
         let follows = self.lock();
         let found = follows.get(&(id.clone(), own.to_owned())).into_iter().flatten();
+        let found = found.filter(|followed| whom.binary_search(&followed.party).is_ok());
         found.map(|followed| followed.asked.clone()).collect()
     }
 
@@ -99,21 +102,15 @@ impl Follows {
     }
 
     /// Keeps what is followed, if there is room.
-    fn keep(
-        &self,
-        place: Place,
-        asked: &str,
-        (until, noted): (Following, Noted),
-    ) -> Result<(), RpcError> {
+    fn keep(&self, place: Place, follow: Follow) -> Result<(), RpcError> {
         let mut follows = self.lock();
         if follows.values().map(Vec::len).sum::<usize>() >= MOST_FOLLOWED {
             // The server is told without the lock.
             drop(follows);
-            drop(until);
+            drop(follow);
             return Err(too_many());
         }
-        let known = follows.entry((place.id, place.own)).or_default();
-        known.push(Follow { asked: asked.to_owned(), _until: until, _noted: noted });
+        follows.entry((place.id, place.own)).or_default().push(follow);
         Ok(())
     }
 
@@ -128,10 +125,12 @@ fn too_many() -> RpcError {
 }
 
 impl Gateway {
-    /// Has a client follow the resource that it knows by this uri.
+    /// Has a client follow the resource that it knows by this uri. `party` is how the server
+    /// knows the client.
     pub(crate) async fn follow(
         &self,
         client: &Client,
+        party: Option<&Arc<Party>>,
         follows: &Follows,
         uri: &str,
     ) -> Result<(), RpcError> {
@@ -146,8 +145,11 @@ impl Gateway {
         let server = server.ok_or_else(|| RpcError::unknown_method("resources/subscribe"))?;
         // Before the server may say anything of it.
         let noted = self.hub().followed().note(&place);
-        match server.follow(&place.own).await {
-            Ok(until) => follows.keep(place, uri, (until, noted)),
+        match server.follow(&place.own, party).await {
+            Ok(until) => {
+                let (asked, party) = (uri.to_owned(), party.map_or(0, |party| party.id()));
+                follows.keep(place, Follow { asked, party, _until: until, _noted: noted })
+            }
             Err(AskError::Refused(error)) => Err(error_in_era("resources/read", error, era)),
             Err(AskError::Unreachable(reason)) => Err(RpcError::new(code::INTERNAL_ERROR, reason)),
         }

@@ -130,8 +130,13 @@ impl Gateway {
 
     /// The gateway in numbers, as Prometheus reads them.
     pub fn metrics_text(&self) -> String {
-        let catalog = self.catalog();
-        self.0.metrics.text(&self.view(self.seat()), |id| self.may_know(self.seat(), &catalog, id))
+        let seat = self.seat();
+        let servers = self.known_groups(seat).into_iter().map(|id| {
+            let health = self.health(&id);
+            (id, health)
+        });
+        let results = self.0.options.results.as_ref();
+        self.0.metrics.text(&self.view(seat), servers, results)
     }
 
     /// The servers that are still starting, of those a client may know of.
@@ -261,17 +266,24 @@ impl Gateway {
     /// The names of the servers a caller may know of, in order: those that have been listed, those
     /// that are starting and those that don't answer.
     pub(crate) fn servers(&self, seat: &Seat) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.known_groups(seat).iter().map(|id| server_name(id).to_owned()).collect();
+        names.dedup();
+        names
+    }
+
+    /// The same by their groups, in the order of their names.
+    pub(crate) fn known_groups(&self, seat: &Seat) -> Vec<GroupId> {
         let catalog = self.catalog();
         let groups = catalog.groups().map(Group::id);
         let unready = catalog.unready().map(|(id, _)| id);
-        let mut names: Vec<String> = groups
-            .chain(unready)
-            .filter(|id| **id != GroupId::host() && self.may_know(seat, &catalog, id))
-            .map(|id| server_name(id).to_owned())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        let is_shown = |id: &&GroupId| **id != GroupId::host() && self.may_know(seat, &catalog, id);
+        let mut ids: Vec<GroupId> = groups.chain(unready).filter(is_shown).cloned().collect();
+        ids.sort_unstable_by(|a, b| {
+            (server_name(a), a.as_str()).cmp(&(server_name(b), b.as_str()))
+        });
+        ids.dedup();
+        ids
     }
 }
 

@@ -5,6 +5,7 @@ mod guard;
 mod keys;
 mod params;
 mod post;
+mod resume;
 mod serve;
 mod sessions;
 mod stream;
@@ -22,18 +23,19 @@ use axum::http::header::{
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{any, get};
+use futures::FutureExt;
 use tokio::sync::{Semaphore, watch};
 use toolcrib_wire::version::SESSION_VERSIONS;
 use toolcrib_wire::version::header::{PROTOCOL_VERSION, SESSION_ID};
 use toolcrib_wire::{Era, RpcError, code, failure};
 
 use crate::options::HttpOptions;
-use crate::outbox::{Framing, Outbox};
 use crate::request::unsupported;
 use crate::seat::Seat;
 use crate::watch::closed;
 use crate::{Endpoint, Gateway};
 use guard::{Admitted, Guard};
+use resume::Resumed;
 use sessions::{Sessions, Visit};
 
 /// What an endpoint may be asked with.
@@ -77,6 +79,7 @@ fn router(http: Arc<Http>) -> Router {
         .route("/healthz", get(|| async { text(StatusCode::OK, "ok\n") }))
         .route("/readyz", get(Http::ready))
         .route("/metrics", get(Http::metrics))
+        .route("/servers", get(Http::servers))
         .with_state(http)
 }
 
@@ -171,7 +174,7 @@ impl Http {
         })
     }
 
-    /// `GET`: what happens outside any request of a session's.
+    /// `GET`: what happens outside any request of a session's, or the rest of a stream that broke.
     fn notices(&self, endpoint: &Endpoint, admitted: &Admitted, headers: &HeaderMap) -> Response {
         let session = match self.session(endpoint, &admitted.seat, headers) {
             Ok(session) => session,
@@ -180,9 +183,17 @@ impl Http {
         if !post::accepts_events(headers) {
             return empty(StatusCode::NOT_ACCEPTABLE);
         }
-        let outbox = Arc::new(Outbox::new(Framing::Events));
-        session.client().open_notices(&outbox);
-        let (gateway, told) = (self.gateway.clone(), outbox.clone());
+        let keep_alive = self.options.keep_alive;
+        let (first, reading) = match resume::resume(&session, headers) {
+            Ok(Resumed::Answer(first, reading)) => {
+                let expired = admitted.expired().map(|()| None);
+                return stream::events_after(first, Box::pin(expired), reading, keep_alive);
+            }
+            Ok(Resumed::Notices(first, reading)) => (first, reading),
+            Err((status, error)) => return refusal(status, &error),
+        };
+        session.client().open_notices(reading.outbox());
+        let (gateway, told) = (self.gateway.clone(), reading.outbox().clone());
         let (closing, expired) = (self.closing.subscribe(), admitted.expired());
         let work = async move {
             let client = session.client();
@@ -193,7 +204,7 @@ impl Http {
             }
             None
         };
-        stream::events(Box::pin(work), outbox, self.options.keep_alive)
+        stream::events_after(first, Box::pin(work), reading, keep_alive)
     }
 
     async fn ready(State(http): State<Arc<Self>>, headers: HeaderMap) -> Response {
@@ -225,6 +236,14 @@ impl Http {
         let anybody = HeaderValue::from_static("*");
         response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, anybody);
         response
+    }
+
+    /// How the servers are doing that a caller may know of.
+    async fn servers(State(http): State<Arc<Self>>, headers: HeaderMap) -> Response {
+        match http.guard.admit(&headers, "/mcp").await {
+            Ok(admitted) => json(StatusCode::OK, http.gateway.servers_for(&admitted.seat)),
+            Err(response) => *response,
+        }
     }
 
     async fn metrics(State(http): State<Arc<Self>>, headers: HeaderMap) -> Response {

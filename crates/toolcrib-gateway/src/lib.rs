@@ -18,7 +18,9 @@
 //!    conversation.
 //! 6. `passed.rs`, `offers.rs`: what is no call of a tool, and whose it is. `pages.rs`,
 //!    `template.rs`, `declared.rs`: parts of that. `watch.rs`, `follows.rs`: what changes is told.
-//! 7. `outbox.rs`, `stdio.rs`, `http.rs`: how messages travel.
+//! 7. `outbox.rs`, `stdio.rs`, `http.rs`: how messages travel. `outbox/log.rs`, `http/resume.rs`:
+//!    streams that are taken up again after a lost connection. `held.rs`: what messages take up.
+//! 8. `metrics.rs`, `servers.rs`: how it is doing.
 //!
 //! ```no_run
 //! use toolcrib_core::{Naming, Settings};
@@ -49,6 +51,7 @@ mod endpoint;
 mod ends;
 mod follows;
 mod gateway;
+mod held;
 mod http;
 mod limits;
 mod methods;
@@ -65,6 +68,7 @@ mod relay;
 mod request;
 mod seal;
 mod seat;
+mod servers;
 mod stdio;
 mod tasks;
 mod template;

@@ -10,10 +10,11 @@ use toolcrib_runtime::{Offers, Party};
 use toolcrib_wire::version::{SESSION_VERSIONS, STATELESS_VERSION, meta};
 use toolcrib_wire::{Era, Fields, Id, RpcError};
 
-use crate::behalf::Behalf;
+use crate::behalf::{Behalf, stateless_party};
 use crate::call::ToolCall;
 use crate::client::Client;
 use crate::follows::MOST_FOLLOWED;
+use crate::held::Held;
 use crate::limits::{Place, TooMany};
 use crate::offers::{Kind, List};
 use crate::outbox::Outbox;
@@ -46,6 +47,18 @@ pub(crate) enum Work {
     Discover(Box<Behalf>),
 }
 
+impl Work {
+    /// The room that its answer will take.
+    pub(crate) fn held(&self) -> Held {
+        match self {
+            Self::Call(call) => call.behalf().held().clone(),
+            Self::Ask(asked) => asked.behalf().held().clone(),
+            Self::Discover(behalf) => behalf.held().clone(),
+            Self::List(..) => Held::default(),
+        }
+    }
+}
+
 /// What a client wants to be told of, as far as there is anything to tell.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
@@ -54,6 +67,8 @@ pub(crate) struct Filter {
     pub(crate) resources_list_changed: bool,
     /// Resources to be followed.
     pub(crate) uris: Vec<String>,
+    /// Who wants it, where that is no session.
+    pub(crate) party: Option<Arc<Party>>,
 }
 
 impl Filter {
@@ -64,6 +79,7 @@ impl Filter {
             prompts_list_changed: true,
             resources_list_changed: true,
             uris: Vec::new(),
+            party: None,
         }
     }
 
@@ -130,10 +146,8 @@ impl Gateway {
         client.introduce(introduction(client, request))?;
         // What changes from here on is told, whenever the client begins to listen.
         self.note_lists(client, &client.told);
-        let asked = Params::text(request.params.protocol_version);
-        let spoken = SESSION_VERSIONS.into_iter().find(|version| asked.as_deref() == Some(version));
         let mut result = Fields::default();
-        result.set("protocolVersion", &spoken.unwrap_or(SESSION_VERSIONS[0]));
+        result.set("protocolVersion", &version_of(request));
         result.set("capabilities", &self.capabilities(client, Era::Sessions));
         result.set("serverInfo", &self.server_info());
         self.add_instructions(&mut result, client);
@@ -277,6 +291,7 @@ impl Gateway {
             prompts_list_changed: wants("promptsListChanged", "prompts"),
             resources_list_changed: wants("resourcesListChanged", "resources"),
             uris: uris.take(MOST_FOLLOWED).collect(),
+            party: Some(stateless_party(client, request)),
         }
     }
 
@@ -333,6 +348,13 @@ impl Gateway {
     }
 }
 
+/// The version that a client which introduces itself is spoken to in.
+pub(crate) fn version_of(request: &Request<'_>) -> &'static str {
+    let asked = Params::text(request.params.protocol_version);
+    let spoken = SESSION_VERSIONS.into_iter().find(|version| asked.as_deref() == Some(version));
+    spoken.unwrap_or(SESSION_VERSIONS[0])
+}
+
 /// Who a client says it is.
 fn introduction(client: &Client, request: &Request<'_>) -> Party {
     let params = request.params.whole.and_then(|raw| Fields::parse(raw.get())).unwrap_or_default();
@@ -356,15 +378,12 @@ fn set_level(client: &Client, request: &Request<'_>) -> Result<String, RpcError>
 /// A response, around a result that is JSON already.
 pub(crate) fn respond(id: &Id, result: Result<String, RpcError>) -> String {
     match result {
-        Ok(result) => {
+        Ok(mut result) => {
             let id = serde_json::to_string(id).unwrap_or_default();
-            let mut text = String::with_capacity(result.len() + id.len() + 36);
-            text.push_str(r#"{"jsonrpc":"2.0","id":"#);
-            text.push_str(&id);
-            text.push_str(r#","result":"#);
-            text.push_str(&result);
-            text.push('}');
-            text
+            // A long result is not copied.
+            result.insert_str(0, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#));
+            result.push('}');
+            result
         }
         Err(error) => toolcrib_wire::failure(Some(id), &error),
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use sha2::{Digest, Sha256};
 use toolcrib_core::{Policy, Settings};
-use toolcrib_runtime::AuditLog;
+use toolcrib_runtime::{AuditLog, Budget};
 
 use crate::limits::Limits;
 use crate::oauth::OAuth;
@@ -41,6 +41,8 @@ pub struct Options {
     pub line_bytes: usize,
     /// How long requests that run at the end may take to finish.
     pub drain: Duration,
+    /// Room for what servers answer, to be told of in the metrics. It is given to the servers.
+    pub results: Option<Budget>,
     /// What follows the calls, for a tracing system.
     pub tracer: Option<Arc<dyn Tracer>>,
     /// Who is told what was called by whom, and what was refused.
@@ -61,6 +63,7 @@ impl Default for Options {
             requests_in_flight: 1_000,
             line_bytes: 64 << 20,
             drain: Duration::from_secs(5),
+            results: None,
             tracer: None,
             audit: None,
         }

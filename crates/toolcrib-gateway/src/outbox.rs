@@ -1,9 +1,17 @@
 //! Messages on their way out: appended by whoever has one, taken in one piece by whoever writes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod log;
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Bytes;
 use memchr::memchr2;
 use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::held::Held;
+pub(crate) use log::{Allowance, Log, MOST_KEPT};
 
 /// How messages are told apart on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +47,24 @@ pub(crate) struct Outbox {
 struct Waiting {
     bytes: Vec<u8>,
     closed: bool,
+    /// In place of the bytes, where a reader may come back.
+    log: Option<Log>,
+    /// The room that answers in it take.
+    held: Vec<Held>,
+    /// The same of what was taken to be written.
+    taken: Vec<Held>,
+    /// What the answer will take that the whole outbox is about.
+    expected: Held,
+}
+
+/// What somebody who waits for an answer gets first.
+pub(crate) enum First {
+    /// The answer, before which nothing was said.
+    Answer(String),
+    /// There is something to read.
+    Events,
+    /// There will be no answer.
+    Nothing,
 }
 
 impl Outbox {
@@ -47,9 +73,44 @@ impl Outbox {
         Self { framing, waiting: Mutex::default(), news, taken }
     }
 
+    /// One for events, whose reader may come back for what it missed.
+    pub(crate) fn logged(log: Log) -> Self {
+        let outbox = Self::new(Framing::Events);
+        outbox.lock().log = Some(log);
+        outbox
+    }
+
     /// Sends a message that somebody waits for.
     pub(crate) fn send(&self, message: &str) {
         self.push(message, usize::MAX);
+    }
+
+    /// The same with the room that it takes, which is given back when it has been written: when
+    /// the next is taken.
+    pub(crate) fn send_held(&self, message: &str, held: Held) {
+        if !held.is_empty() {
+            self.lock().held.push(held);
+        }
+        self.send(message);
+    }
+
+    /// Notes what the answer will take that this outbox is for.
+    pub(crate) fn expect(&self, held: Held) {
+        self.lock().expected = held;
+    }
+
+    /// What the answer takes that this outbox is for.
+    pub(crate) fn expected(&self) -> Held {
+        self.lock().expected.clone()
+    }
+
+    /// What was taken, with the room of the answer if that has come.
+    pub(crate) fn with_held(&self, bytes: Vec<u8>) -> Bytes {
+        let waiting = self.lock();
+        let is_whole = waiting.log.as_ref().is_some_and(|log| log.ended().is_some());
+        let held = if is_whole { waiting.expected.clone() } else { Held::default() };
+        drop(waiting);
+        held.with(bytes)
     }
 
     /// Sends a message that may be lost if its reader is far behind.
@@ -64,11 +125,26 @@ impl Outbox {
 
     fn push(&self, message: &str, most: usize) -> bool {
         let mut waiting = self.lock();
-        if waiting.closed || waiting.bytes.len() > most {
+        if waiting.closed {
             return false;
         }
-        let was_empty = waiting.bytes.is_empty();
-        frame(self.framing, message, &mut waiting.bytes);
+        let waited = waiting.len();
+        let is_taken = match &mut waiting.log {
+            Some(log) if log.is_left() => log.push_newest(message),
+            Some(log) if waited <= most => {
+                log.push(message);
+                true
+            }
+            None if waited <= most => {
+                frame(self.framing, message, &mut waiting.bytes);
+                true
+            }
+            _ => false,
+        };
+        if !is_taken {
+            return false;
+        }
+        let was_empty = waited == 0;
         drop(waiting);
         if was_empty {
             self.news.notify_one();
@@ -83,34 +159,118 @@ impl Outbox {
         self.taken.notify_one();
     }
 
-    /// Whether nothing waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().bytes.is_empty()
+    /// Takes in the answer, after which nothing comes.
+    pub(crate) fn answer(&self, answer: String) {
+        if let Some(log) = &mut self.lock().log {
+            log.answer(answer);
+        }
     }
 
-    /// What waits, now; empty if nothing does.
-    pub(crate) fn take_now(&self) -> Vec<u8> {
-        let bytes = std::mem::take(&mut self.lock().bytes);
-        self.taken.notify_one();
-        bytes
+    /// Nothing more comes; says whether somebody may come back for what did.
+    pub(crate) fn end(&self) -> bool {
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        let (mut is_open, mut is_left) = (false, false);
+        if let Some(log) = &mut waiting.log {
+            log.end();
+            (is_open, is_left) = (log.is_open(), log.is_left());
+        }
+        // What is kept for one who comes back is counted with the log.
+        if is_left {
+            waiting.expected = Held::default();
+        }
+        drop(waiting);
+        self.news.notify_one();
+        is_open
+    }
+
+    /// Whether its reader may come back, but was not told to.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.lock().log.as_ref().is_some_and(Log::is_abandoned)
+    }
+
+    /// Since when nothing more comes, and how much of it is kept.
+    pub(crate) fn ended(&self) -> Option<(Instant, usize)> {
+        let waiting = self.lock();
+        let log = waiting.log.as_ref()?;
+        Some((log.ended()?, log.size()))
+    }
+
+    /// Forgets what nobody is going to read, if nothing has come for so long.
+    pub(crate) fn expire(&self, lifetime: Duration) {
+        if let Some(log) = &mut self.lock().log {
+            log.expire(lifetime);
+        }
+    }
+
+    /// Lets the reader go, to come back after a while; none comes back to what is not logged.
+    pub(crate) fn let_go(&self, retry: Duration) {
+        let mut waiting = self.lock();
+        if waiting.closed {
+            return;
+        }
+        if let Some(log) = &mut waiting.log {
+            log.let_go(retry);
+            drop(waiting);
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits for what there is to say first.
+    pub(crate) async fn first(&self) -> First {
+        loop {
+            {
+                let mut waiting = self.lock();
+                let Some(log) = &mut waiting.log else { return First::Nothing };
+                if let Some(answer) = log.take_answer() {
+                    return First::Answer(answer);
+                }
+                if log.has_news() {
+                    return First::Events;
+                }
+                if log.ended().is_some() {
+                    return First::Nothing;
+                }
+            }
+            self.news.notified().await;
+        }
+    }
+
+    /// Whether the log has had an event of that number.
+    pub(crate) fn has_had(&self, event: u64) -> bool {
+        self.lock().log.as_ref().is_some_and(|log| log.has_had(event))
+    }
+
+    /// Takes the log away, so that it goes on elsewhere.
+    pub(crate) fn take_log(&self) -> Option<Log> {
+        let log = self.lock().log.take();
+        self.close();
+        log
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().len() == 0
     }
 
     /// Waits for something and exchanges it for the empty `buffer`; says whether there was any:
     /// if not, nothing more will come.
     pub(crate) async fn take(&self, buffer: &mut Vec<u8>) -> bool {
+        self.take_as(0, buffer).await
+    }
+
+    async fn take_as(&self, reader: u64, buffer: &mut Vec<u8>) -> bool {
+        let written = std::mem::take(&mut self.lock().taken);
+        drop(written);
         loop {
-            {
-                let mut waiting = self.lock();
-                if !waiting.bytes.is_empty() {
-                    buffer.clear();
-                    std::mem::swap(buffer, &mut waiting.bytes);
-                    drop(waiting);
-                    self.taken.notify_one();
-                    return true;
+            let next = self.lock().next(reader, buffer);
+            if let Some(has_more) = next {
+                match has_more {
+                    true => self.taken.notify_one(),
+                    // The news that woke this reader may be for one who has taken its place.
+                    false => self.news.notify_one(),
                 }
-                if waiting.closed {
-                    return false;
-                }
+                return has_more;
             }
             self.news.notified().await;
         }
@@ -120,7 +280,7 @@ impl Outbox {
     pub(crate) async fn room(&self) {
         let has_room = || {
             let waiting = self.lock();
-            waiting.closed || waiting.bytes.len() <= self.framing.most_waiting()
+            waiting.closed || waiting.len() <= self.framing.most_waiting()
         };
         while !has_room() {
             self.taken.notified().await;
@@ -132,13 +292,101 @@ impl Outbox {
     }
 }
 
-/// Whoever reads an outbox: once dropped, nothing more is kept for it.
-pub(crate) struct Reading(pub(crate) Arc<Outbox>);
+impl Waiting {
+    /// The bytes that nobody has taken.
+    fn len(&self) -> usize {
+        self.log.as_ref().map_or(self.bytes.len(), Log::unread)
+    }
+
+    /// Exchanges what waits for the empty `buffer`; `None` if that is nothing, and `false` if it
+    /// never will be.
+    fn next(&mut self, reader: u64, buffer: &mut Vec<u8>) -> Option<bool> {
+        let next = match &mut self.log {
+            Some(log) => log.next(reader, buffer),
+            None if self.bytes.is_empty() => None,
+            None => {
+                buffer.clear();
+                std::mem::swap(buffer, &mut self.bytes);
+                self.taken = std::mem::take(&mut self.held);
+                Some(true)
+            }
+        };
+        next.or(self.closed.then_some(false))
+    }
+}
+
+/// Whoever reads an outbox: once dropped, nothing more is kept for it, unless it may come back.
+pub(crate) struct Reading {
+    outbox: Arc<Outbox>,
+    /// Which of the readers of a log it is.
+    reader: u64,
+    may_come_back: bool,
+}
+
+impl Reading {
+    pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
+        let reader = outbox.lock().log.as_mut().map_or(0, Log::attach);
+        Self { outbox, reader, may_come_back: false }
+    }
+
+    /// The same, of a log to which somebody comes back after an event. `None` if there was none
+    /// such, or its end is lost; else also how many events are lost.
+    pub(crate) fn back(outbox: Arc<Outbox>, after: u64) -> Option<(Self, u64)> {
+        let mut waiting = outbox.lock();
+        let log = waiting.log.as_mut().filter(|log| !log.is_lost_after(after))?;
+        let lost = log.rewind(after)?;
+        let reader = log.attach();
+        drop(waiting);
+        // Whoever read it so far sees that they no longer do.
+        outbox.news.notify_waiters();
+        Some((Self { outbox, reader, may_come_back: true }, lost))
+    }
+
+    /// One who may come back.
+    pub(crate) fn lasting(mut self) -> Self {
+        self.may_come_back = true;
+        self
+    }
+
+    /// The id of the last event it has been given.
+    pub(crate) fn place(&self) -> String {
+        self.outbox.lock().log.as_ref().map_or_else(String::new, Log::place)
+    }
+
+    /// As [`Outbox::take`].
+    pub(crate) async fn take(&self, buffer: &mut Vec<u8>) -> bool {
+        self.outbox.take_as(self.reader, buffer).await
+    }
+
+    /// What waits, now; empty if nothing does.
+    pub(crate) fn take_now(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.outbox.lock().next(self.reader, &mut bytes);
+        self.outbox.taken.notify_one();
+        bytes
+    }
+
+    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+}
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.0.close();
-        self.0.take_now();
+        let mut waiting = self.outbox.lock();
+        waiting.bytes = Vec::new();
+        let is_over = waiting.log.as_mut().is_none_or(|log| {
+            log.detach(self.reader);
+            log.is_left() && log.ended().is_some()
+        });
+        // An answer that is still to come may have a reader then.
+        if is_over {
+            waiting.expected = Held::default();
+        }
+        drop(waiting);
+        if !self.may_come_back {
+            self.outbox.close();
+        }
     }
 }
 
@@ -161,6 +409,7 @@ pub(crate) fn frame(framing: Framing, message: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolcrib_runtime::Budget;
 
     #[tokio::test]
     async fn what_was_sent_is_taken_in_one_piece_and_in_order() {
@@ -176,8 +425,73 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn room_is_given_back_when_the_answer_has_been_written() {
+        let budget = Budget::default();
+        let held = Held::default();
+        let mut room = budget.room();
+        room.reach(1 << 20).await.unwrap();
+        held.keep(room);
+        let outbox = Outbox::new(Framing::Lines);
+        outbox.send_held("answer", held);
+        let mut buffer = Vec::new();
+        assert!(outbox.take(&mut buffer).await);
+        outbox.send("next");
+        assert_eq!(budget.used(), 1 << 20);
+        assert!(outbox.take(&mut buffer).await);
+        assert_eq!(budget.used(), 0);
+    }
+
+    async fn expecting(budget: &Budget) -> Arc<Outbox> {
+        let held = Held::default();
+        let mut room = budget.room();
+        room.reach(1 << 20).await.unwrap();
+        held.keep(room);
+        let allowance = Arc::new(Allowance::new(1 << 20));
+        let outbox = Arc::new(Outbox::logged(Log::new("s".into(), 1, true, allowance)));
+        outbox.expect(held);
+        outbox
+    }
+
+    #[tokio::test]
+    async fn room_stays_with_an_answer_whose_reader_has_come_back() {
+        let budget = Budget::default();
+        let outbox = expecting(&budget).await;
+        let stale = Reading::new(outbox.clone()).lasting();
+        let (left, _) = Reading::back(outbox.clone(), 0).unwrap();
+        drop(stale);
+        drop(left);
+        let (back, _) = Reading::back(outbox.clone(), 0).unwrap();
+        outbox.answer("answer".to_owned());
+        let mut buffer = Vec::new();
+        assert!(back.take(&mut buffer).await);
+        let bytes = outbox.with_held(buffer);
+        drop((back, outbox));
+        assert_eq!(budget.used(), 1 << 20);
+        drop(bytes);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_reads_is_kept_by_the_log_and_takes_no_room() {
+        let budget = Budget::default();
+        let outbox = expecting(&budget).await;
+        drop(Reading::new(outbox.clone()).lasting());
+        outbox.answer("answer".to_owned());
+        assert!(outbox.end());
+        assert_eq!(budget.used(), 0);
+        assert!(outbox.ended().is_some_and(|(_, kept)| kept > 0));
+        // The reader leaves when the answer has come, but has not been read.
+        let outbox = expecting(&budget).await;
+        let reading = Reading::new(outbox.clone()).lasting();
+        outbox.answer("answer".to_owned());
+        assert_eq!(budget.used(), 1 << 20);
+        drop(reading);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
     async fn whoever_does_not_read_loses_notes_but_no_answers() {
-        let outbox = Outbox::new(Framing::Events);
+        let outbox = Arc::new(Outbox::new(Framing::Events));
         let long = "x".repeat(Framing::Events.most_waiting() + 1);
         outbox.send(&long);
         outbox.note("note");
@@ -186,7 +500,8 @@ mod tests {
         let room = outbox.room();
         tokio::pin!(room);
         assert!(futures::poll!(&mut room).is_pending());
-        let text = String::from_utf8(outbox.take_now()).unwrap();
+        let reading = Reading::new(outbox.clone());
+        let text = String::from_utf8(reading.take_now()).unwrap();
         assert!(text.ends_with("event: message\ndata: answer\n\n") && !text.contains("note"));
         assert!(!text.contains("question") && outbox.offer("question"));
     }

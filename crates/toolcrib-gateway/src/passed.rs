@@ -164,7 +164,7 @@ impl Gateway {
     async fn inquire(&self, inquiry: Inquiry, caller: Caller) -> Result<String, RpcError> {
         let (client, method, era) = (&inquiry.client, &*inquiry.method, inquiry.era);
         if method == "resources/subscribe" {
-            self.follow(client, &client.follows, &inquiry.text("uri")?).await?;
+            self.follow(client, caller.party(), &client.follows, &inquiry.text("uri")?).await?;
             return Ok("{}".to_owned());
         }
         if method == "resources/unsubscribe" {
@@ -461,7 +461,10 @@ fn is_task(result: &ToolResult) -> bool {
 
 /// The task that a call's result is, as its server names it.
 fn task_of(result: &ToolResult) -> Option<String> {
-    let fields = Fields::parse(result.json().get()).filter(|_| is_task(result))?;
+    if !is_task(result) {
+        return None;
+    }
+    let fields = Fields::parse(result.json().get())?;
     let inner = || Fields::parse(fields.get("task")?.get())?.read("taskId");
     fields.read("taskId").or_else(inner)
 }

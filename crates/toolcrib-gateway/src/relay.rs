@@ -1,15 +1,17 @@
 //! What a server says while a request runs, passed on to the client.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
-use toolcrib_runtime::Listener;
+use toolcrib_runtime::{Listener, Room};
 use toolcrib_wire::version::meta::PROGRESS_TOKEN;
 use toolcrib_wire::{Fields, notification};
 
 use crate::asks::{Answer, can_not};
 use crate::client::Client;
+use crate::held::Held;
 use crate::outbox::Outbox;
 
 /// Severities as MCP names them, mildest first.
@@ -33,6 +35,8 @@ pub(crate) struct Hearing {
     pub(crate) token: Option<Box<RawValue>>,
     /// The mildest log messages wanted; `None` if none are.
     pub(crate) logs: Option<usize>,
+    /// The room that the answer takes.
+    pub(crate) held: Held,
 }
 
 impl Hearing {
@@ -75,6 +79,10 @@ impl Listener for Relay {
         self.hearing.token.is_some()
     }
 
+    fn let_go(&self, retry: Duration) {
+        self.hearing.outbox.let_go(retry);
+    }
+
     fn ask(&self, method: &str, params: Option<&RawValue>) -> BoxFuture<'static, Answer> {
         match &self.client {
             Some(client) => client.ask(&self.hearing.outbox, method, params),
@@ -84,21 +92,26 @@ impl Listener for Relay {
             }
         }
     }
+
+    fn keep(&self, room: Room) {
+        self.hearing.held.keep(room);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outbox::Framing;
+    use crate::outbox::{Framing, Reading};
 
     fn heard(token: Option<&str>, logs: Option<usize>, notes: &[(&str, &str)]) -> String {
         let outbox = Arc::new(Outbox::new(Framing::Lines));
         let token = token.map(|token| RawValue::from_string(token.to_owned()).unwrap());
-        let relay = Hearing { outbox: outbox.clone(), token, logs };
+        let held = Held::default();
+        let relay = Hearing { outbox: outbox.clone(), token, logs, held };
         for (method, params) in notes {
             relay.hear(method, serde_json::from_str(params).unwrap());
         }
-        String::from_utf8(outbox.take_now()).unwrap()
+        String::from_utf8(Reading::new(outbox).take_now()).unwrap()
     }
 
     #[test]

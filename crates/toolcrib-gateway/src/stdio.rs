@@ -175,6 +175,8 @@ impl Connection {
             Reply::Now(result) => return self.outbox.send(&respond(&id, result)),
             Reply::Later(work) => match self.gateway.enter(&self.client, &work) {
                 Ok(place) => {
+                    let (held, to) = (work.held(), self.outbox.clone());
+                    let answer = move |answer: String| to.send_held(&answer, held);
                     let work = async move { gateway.work(work, place, &outbox).await };
                     self.client.start(id, work, answer)
                 }

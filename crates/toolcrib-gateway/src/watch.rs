@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::ends::Ends;
 use crate::follows::{Followed, Follows, MOST_FOLLOWED};
 use crate::gateway::{WeakGateway, server_name};
+use crate::held::Held;
 use crate::methods::Filter;
 use crate::offers::{Kind, List};
 use crate::outbox::Outbox;
@@ -174,7 +175,7 @@ async fn repeat(
 ) {
     loop {
         let news = match news.recv().await {
-            Ok(News::Updated(own)) if !followed.has(&from, &own) => continue,
+            Ok(News::Updated { uri, .. }) if !followed.has(&from, &uri) => continue,
             Ok(news) => Some(news),
             Err(RecvError::Lagged(_)) => None,
             Err(RecvError::Closed) => return,
@@ -221,7 +222,8 @@ impl Audience<'_> {
             return self.outbox.note(&notification(method, NO_PARAMS));
         };
         let logs = Some(client.logs().unwrap_or_default());
-        let hearing = Hearing { outbox: self.outbox.clone(), token: None, logs };
+        let (outbox, held) = (self.outbox.clone(), Held::default());
+        let hearing = Hearing { outbox, token: None, logs, held };
         let is_of_task = method.starts_with("notifications/tasks");
         let renamed = match client.endpoint {
             Endpoint::Server(_) => None,
@@ -248,7 +250,10 @@ impl Gateway {
         let (told, follows) = (&client.told, &client.follows);
         let filter = &Filter::lists();
         let heard = self.hub().listen(self);
-        self.tell(Audience { client, told, follows, filter, outbox, meta: None }, heard).await;
+        // What was said of resources while nobody listened is not known any more.
+        let missed = follows.all(None);
+        let audience = Audience { client, told, follows, filter, outbox, meta: None };
+        self.tell(audience, heard, missed).await;
     }
 
     /// Notes the lists as a client sees them now: what changes from here on is told.
@@ -258,13 +263,19 @@ impl Gateway {
         }
     }
 
-    async fn tell(&self, audience: Audience<'_>, mut heard: broadcast::Receiver<Said>) {
+    /// Begins with the resources that may have changed before.
+    async fn tell(
+        &self,
+        audience: Audience<'_>,
+        mut heard: broadcast::Receiver<Said>,
+        missed: Vec<String>,
+    ) {
         let client = audience.client;
         let mut changes = self.crib().changes();
         changes.mark_changed();
         let mut due: Option<Instant> = None;
         let mut spoken = BTreeSet::new();
-        let mut updated = BTreeSet::new();
+        let mut updated = BTreeSet::from_iter(missed);
         loop {
             let soon = Instant::now() + CLOSE_TOGETHER;
             tokio::select! {
@@ -286,8 +297,8 @@ impl Gateway {
                             }
                             due.get_or_insert(soon);
                         }
-                        News::Updated(own) => {
-                            let names = audience.follows.names(&from, &own);
+                        News::Updated { uri, whom } => {
+                            let names = audience.follows.names(&from, &uri, &whom);
                             if !names.is_empty() {
                                 updated.extend(names);
                                 due.get_or_insert(soon);
@@ -379,10 +390,13 @@ impl Gateway {
         let heard = self.hub().listen(self);
         let (told, follows) = (Told::default(), Follows::default());
         self.note_lists(client, &told);
-        let wanted = filter.uris.iter().take(MOST_FOLLOWED);
+        let (wanted, party) = (filter.uris.iter().take(MOST_FOLLOWED), filter.party.as_ref());
         let followed = wanted.map(|uri| {
             let follows = &follows;
-            async move { self.follow(client, follows, uri).await.is_ok().then_some(uri) }
+            async move {
+                let followed = self.follow(client, party, follows, uri).await;
+                followed.is_ok().then_some(uri)
+            }
         });
         let followed: Vec<&String> = join_all(followed).await.into_iter().flatten().collect();
         let meta = json!({SUBSCRIPTION_ID: id});
@@ -401,7 +415,7 @@ impl Gateway {
         let meta_of_all = Some(&meta);
         let audience = Audience { client, told, follows, filter, outbox, meta: meta_of_all };
         tokio::select! {
-            () = self.tell(audience, heard) => {}
+            () = self.tell(audience, heard, Vec::new()) => {}
             () = closed(closing) => {}
         }
         json!({"resultType": "complete", "_meta": meta}).to_string()
@@ -425,7 +439,7 @@ mod tests {
         let id = GroupId::server("a");
         let repeating = repeat(id, news.subscribe(), said, Followed::default());
         let _repeating = Ends(tokio::spawn(repeating).abort_handle());
-        news.send(News::Updated("x:y".into())).unwrap();
+        news.send(News::Updated { uri: "x:y".into(), whom: [0].into() }).unwrap();
         news.send(News::Prompts).unwrap();
         let first = heard.recv().await.unwrap().news;
         assert!(matches!(first, Some(News::Prompts)), "{first:?}");

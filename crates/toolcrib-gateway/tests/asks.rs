@@ -10,7 +10,7 @@ use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Asking, Client, LONG, Served, answer, crib, events, rpc};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use toolcrib_gateway::{Endpoint, Gateway, HttpOptions, Options};
 
 async fn gateway() -> (Gateway, Asking) {
@@ -261,6 +261,26 @@ async fn a_client_that_takes_no_events_is_asked_on_its_stream_of_notices_or_not_
     );
     let (_, done) = calling.await.unwrap();
     assert_eq!(done["result"]["structuredContent"]["answers"], json!([{"action": "cancel"}]));
+}
+
+#[tokio::test]
+async fn who_lost_the_stream_of_a_call_is_asked_on_the_one_of_notices() {
+    let (gateway, _) = gateway().await;
+    let served = Served::start(&gateway, HttpOptions::default()).await;
+    let session = session(&served, able()).await;
+    let notices = served.other(Method::GET, "/mcp/full").header("mcp-session-id", &session);
+    let mut notices = notices.header("accept", "text/event-stream").send().await.unwrap();
+    let rounds = ask(&[&[elicit("one")], &[elicit("two")]]);
+    let call = served.within("/mcp/full", &session, "tools/call", rounds);
+    let mut stream = call.send().await.unwrap();
+    let one = events(&mut stream, 1).await.remove(0);
+    drop(stream);
+    sleep(Duration::from_millis(100)).await;
+    let accepted = |question: &Value| response(&question["id"], json!({"action": "accept"}));
+    assert_eq!(post(&served, &session, accepted(&one)).await, 202);
+    let two = events(&mut notices, 1).await.remove(0);
+    assert_eq!(two["params"]["message"], "two");
+    assert_eq!(post(&served, &session, accepted(&two)).await, 202);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

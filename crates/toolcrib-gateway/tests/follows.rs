@@ -5,8 +5,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Client, LONG, Odd, Offered, Served, crib, events, modern, raw};
+use support::{Client, LONG, Odd, Offered, Served, answer, crib, events, modern, raw};
 use tokio::time::{sleep, timeout};
 use toolcrib_gateway::{Endpoint, Gateway, HttpOptions, Options};
 use toolcrib_runtime::{Crib, News};
@@ -39,10 +40,6 @@ async fn heard(server: &Offered) {
     until(|| server.news.receiver_count() > 0).await;
 }
 
-fn updated(uri: &str) -> News {
-    News::Updated(uri.into())
-}
-
 #[tokio::test]
 async fn a_session_hears_of_the_resources_it_follows_and_of_no_others() {
     let (gateway, one, two, _) = two().await;
@@ -57,10 +54,10 @@ async fn a_session_hears_of_the_resources_it_follows_and_of_no_others() {
     assert_eq!(*one.followed.lock().unwrap(), ["same://a", "one://b"]);
     heard(&one).await;
     heard(&two).await;
-    two.news.send(updated("same://a")).unwrap();
-    one.news.send(updated("never:followed")).unwrap();
-    one.news.send(updated("same://a")).unwrap();
-    one.news.send(updated("same://a")).unwrap();
+    two.updated("same://a");
+    one.updated("never:followed");
+    one.updated("same://a");
+    one.updated("same://a");
     let note = client.read().await;
     assert_eq!(note["method"], "notifications/resources/updated");
     assert_eq!(note["params"], json!({"uri": "crib://one/same://a"}), "as it was asked for");
@@ -68,8 +65,8 @@ async fn a_session_hears_of_the_resources_it_follows_and_of_no_others() {
     let ended = json!({"uri": "crib://one/same://a"});
     assert_eq!(client.request("resources/unsubscribe", ended).await["result"], json!({}));
     assert_eq!(*one.followed.lock().unwrap(), ["one://b"]);
-    one.news.send(updated("same://a")).unwrap();
-    one.news.send(updated("one://b")).unwrap();
+    one.updated("same://a");
+    one.updated("one://b");
     assert_eq!(client.read().await["params"], json!({"uri": "one://b"}));
     // Nothing came to the one who follows nothing: the next it reads is an answer.
     other.request("ping", json!({})).await;
@@ -86,14 +83,38 @@ async fn an_update_that_is_lost_among_many_is_told_all_the_same() {
         client.request("resources/subscribe", json!({"uri": uri})).await;
     }
     heard(&one).await;
-    one.news.send(updated("one://b")).unwrap();
+    one.updated("one://b");
     // More than can wait, so that the first is gone before anybody hears it.
     for n in 0..200 {
-        one.news.send(updated(&format!("n:{n}"))).unwrap();
+        one.updated(&format!("n:{n}"));
     }
     assert_eq!(client.read().await["params"], json!({"uri": "one://b"}));
     // Nobody missed anything of the other.
     client.request("ping", json!({})).await;
+}
+
+#[tokio::test]
+async fn an_update_that_came_while_nobody_listened_is_told_to_who_comes_back() {
+    let (gateway, one, ..) = two().await;
+    let served = Served::start(&gateway, HttpOptions::default()).await;
+    let session = served.session("/mcp").await;
+    let notices = || {
+        let get = served.other(Method::GET, "/mcp").header("mcp-session-id", &session);
+        get.header("accept", "text/event-stream").send()
+    };
+    let first = notices().await.unwrap();
+    let uri = json!({"uri": "one://b"});
+    let follow = served.within("/mcp", &session, "resources/subscribe", uri.clone());
+    assert_eq!(answer(follow).await.1["result"], json!({}));
+    drop(first);
+    heard(&one).await;
+    sleep(Duration::from_millis(200)).await;
+    one.updated("one://b");
+    let told = events(&mut notices().await.unwrap(), 1).await.remove(0);
+    assert_eq!(
+        (&told["method"], &told["params"]),
+        (&json!("notifications/resources/updated"), &uri)
+    );
 }
 
 #[tokio::test]
@@ -153,7 +174,7 @@ async fn a_server_that_comes_later_is_heard_as_well() {
     assert_eq!(told, expected.map(|kind| format!("notifications/{kind}/list_changed")));
     client.request("resources/subscribe", json!({"uri": "late://b"})).await;
     heard(&late).await;
-    late.news.send(updated("late://b")).unwrap();
+    late.updated("late://b");
     assert_eq!(client.read().await["params"]["uri"], "late://b");
 }
 
@@ -173,8 +194,8 @@ async fn the_stateless_era_says_in_one_request_what_it_wants_to_hear() {
         "resourceSubscriptions": ["one://b", "crib://two/same://a"]});
     assert_eq!(ack["params"], json!({"_meta": meta, "notifications": agreed}));
     // What is said from the acknowledgement on is heard.
-    one.news.send(updated("same://a")).unwrap();
-    two.news.send(updated("same://a")).unwrap();
+    one.updated("same://a");
+    two.updated("same://a");
     let note = &events(&mut stream, 1).await[0];
     assert_eq!(note["method"], "notifications/resources/updated");
     assert_eq!(note["params"], json!({"uri": "crib://two/same://a", "_meta": meta}));
@@ -235,4 +256,22 @@ async fn what_a_client_tells_reaches_its_servers_and_what_is_meant_for_it_nobody
     say(all_id, "notifications/message", r#"{"level":"info","data":1}"#);
     say(all_id, "notifications/message", r#"{"level":"alert","data":2}"#);
     assert_eq!(all.read().await["params"]["data"], 2);
+}
+
+#[tokio::test]
+async fn only_those_are_told_whose_server_says_so() {
+    let (gateway, one, ..) = two().await;
+    let mut first = Client::open(&gateway, only("one")).await;
+    let mut second = Client::open(&gateway, only("one")).await;
+    let uri = json!({"uri": "one://b"});
+    first.request("resources/subscribe", uri.clone()).await;
+    let party = one.followers()[0];
+    second.request("resources/subscribe", uri.clone()).await;
+    assert_eq!(one.followers().len(), 2, "each is a client of its own");
+    heard(&one).await;
+    one.news.send(News::Updated { uri: "one://b".into(), whom: [party].into() }).unwrap();
+    assert_eq!(first.read().await["params"], uri);
+    sleep(Duration::from_millis(200)).await;
+    // The next it reads is an answer.
+    second.request("ping", json!({})).await;
 }

@@ -11,21 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 use toolcrib_core::{GroupId, Naming, Policy, PolicyRules, Settings};
-use toolcrib_gateway::{Endpoint, Gateway, HttpOptions, Options};
+use toolcrib_gateway::{Endpoint, Gateway, HttpOptions, Options, TokenHash};
 use toolcrib_runtime::{AuditEvent, AuditLog, Crib, Verdict};
 
-use support::{Client, Served, Shelf};
-
-/// Parts of requests whose answers still tell, and why. The list only shrinks.
-const TELLING: &[(&str, &str)] = &[(
-    "office__archve",
-    "how rare a word is counts hidden tools too, and with it the order of hits",
-)];
-
-/// Ways to reach for a tool that leave no trace yet. The list only shrinks.
-const UNTRACED: &[(&str, &str)] = &[];
+use support::{Client, Served, Shelf, rpc};
 
 /// What was denied, by name.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +55,20 @@ struct Secret {
 const OFFICE: &[&str] = &["read_mail", "send_mail", "archive", "purge_mailbox"];
 const NOTES: &[&str] = &["write_note", "read_note", "archive"];
 const VAULT: &[&str] = &["open_vault", "close_vault"];
+/// So many of a kind that its words would be common ones.
+const DEPOT: &[&str] = &[
+    "read_note",
+    "note_mail",
+    "note_1",
+    "note_2",
+    "note_3",
+    "note_4",
+    "note_5",
+    "note_6",
+    "note_7",
+    "send_note_8",
+    "send_note_9",
+];
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -98,8 +104,20 @@ fn secrets() -> Vec<Secret> {
         ],
         servers: &[],
     };
+    let depot = Secret {
+        name: "a large server",
+        all: || {
+            let [office, notes] = [Shelf::new("office", OFFICE), Shelf::new("notes", NOTES)];
+            vec![office, notes, Shelf::new("depot", DEPOT)]
+        },
+        rest: || vec![Shelf::new("office", OFFICE), Shelf::new("notes", NOTES)],
+        rules: || PolicyRules { deny_servers: names(&["depot"]), ..Default::default() },
+        tools: &["note_1", "depot__note_1", "depot/note_mail", "depot.note_mail"],
+        servers: &["depot"],
+    };
     vec![
         tools,
+        depot,
         Secret {
             name: "every tool of a server",
             rules: || PolicyRules { deny_tools: names(&["vault__*"]), ..Default::default() },
@@ -125,15 +143,42 @@ struct Twin {
     crib: Crib,
     served: Served,
     denied: Written,
+    /// Who asks, where the secret is kept from one caller only.
+    token: Option<&'static str>,
 }
 
 impl Twin {
+    /// One whose secret is kept from everybody.
     async fn new(shelves: Vec<Shelf>, rules: PolicyRules) -> Self {
         Self::with(shelves, Vec::new(), rules).await
     }
 
-    /// The same, with servers of which nothing is known yet.
+    /// The same, with servers that can't be reached yet.
     async fn with(shelves: Vec<Shelf>, unlisted: Vec<Shelf>, rules: PolicyRules) -> Self {
+        let mut options = Options::default();
+        options.policy = Policy::new(rules).unwrap();
+        Self::serving(shelves, unlisted, options, HttpOptions::default()).await
+    }
+
+    /// One whose secret is kept from a caller, while another knows all and has made use of it.
+    async fn seated(shelves: Vec<Shelf>, rules: PolicyRules, secret: &Secret) -> Self {
+        let mut http = HttpOptions::default();
+        http.tokens =
+            vec![TokenHash::of("all"), TokenHash::of("some").narrowed(Policy::new(rules).unwrap())];
+        let mut twin = Self::serving(shelves, Vec::new(), Options::default(), http).await;
+        twin.token = Some("all");
+        twin.stateless(secret, "", &mut Vec::new()).await;
+        twin.session_over_http(secret, "/inject", &mut Vec::new()).await;
+        twin.token = Some("some");
+        twin
+    }
+
+    async fn serving(
+        shelves: Vec<Shelf>,
+        unlisted: Vec<Shelf>,
+        mut options: Options,
+        http: HttpOptions,
+    ) -> Self {
         let denied = Written::default();
         let crib = Crib::builder(Settings::default()).naming(Naming::Gateway);
         let crib = crib.build().await.unwrap();
@@ -145,12 +190,18 @@ impl Twin {
             let listed = crib.add_soon(shelf);
             let _ = tokio::time::timeout(Duration::from_millis(50), listed).await;
         }
-        let mut options = Options::default();
-        options.policy = Policy::new(rules).unwrap();
         options.audit = Some(Arc::new(denied.clone()));
         let gateway = Gateway::new(crib.clone(), options).unwrap();
-        let served = Served::start(&gateway, HttpOptions::default()).await;
-        Self { gateway, crib, served, denied }
+        let served = Served::start(&gateway, http).await;
+        Self { gateway, crib, served, denied, token: None }
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Response {
+        let request = match self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        request.send().await.unwrap()
     }
 
     /// Everything that is answered, by what was asked; and what was written down meanwhile.
@@ -162,10 +213,13 @@ impl Twin {
             .chain(secret.servers.iter().map(|server| format!("/s/{server}")));
         for endpoint in endpoints {
             self.stateless(secret, &endpoint, &mut out).await;
-            self.session(secret, &endpoint, &mut out).await;
+            match self.token {
+                Some(_) => self.session_over_http(secret, &endpoint, &mut out).await,
+                None => self.session(secret, &endpoint, &mut out).await,
+            }
         }
         for path in ["/readyz", "/healthz", "/servers", "/metrics"] {
-            let response = self.served.other(reqwest::Method::GET, path).send().await.unwrap();
+            let response = self.send(self.served.other(reqwest::Method::GET, path)).await;
             let (status, body) = (response.status(), response.text().await.unwrap());
             // How long something took is nobody's secret, and numbers come in any order.
             let mut told: Vec<_> = body.lines().filter(|it| !it.contains("call_seconds")).collect();
@@ -186,12 +240,33 @@ impl Twin {
         for (method, params) in probes(secret) {
             let asked = format!("2026 {path} {method} {params}");
             let request = self.served.modern(&path, method, params.clone());
-            let response = request.send().await.unwrap();
+            let response = self.send(request).await;
             let kind = response.headers().get("content-type").cloned();
             let (status, body) = (response.status(), response.text().await.unwrap());
             // Both would be refused alike, and nothing would have been asked.
             assert!(!body.contains("Header mismatch"), "{asked}: {body}");
             out.push(self.answered(asked, format!("{status} {kind:?} {body}")));
+        }
+    }
+
+    /// Asks over HTTP, in a session.
+    async fn session_over_http(&self, secret: &Secret, endpoint: &str, out: &mut Vec<Answered>) {
+        let path = format!("/mcp{endpoint}");
+        let greeting = rpc(0, "initialize", json!({"protocolVersion": "2025-11-25"}));
+        let response = self.send(self.served.post(&path).body(greeting)).await;
+        let session = response.headers().get("mcp-session-id").cloned();
+        let said = format!("{} {}", response.status(), response.text().await.unwrap());
+        out.push(self.answered(format!("2025 {path} initialize"), said));
+        let Some(session) = session else { return };
+        for (method, params) in probes(secret) {
+            let asked = format!("2025 {path} {method} {params}");
+            let request =
+                self.served.within(&path, session.to_str().unwrap(), method, params.clone());
+            let response = self.send(request).await;
+            let (status, body) = (response.status(), response.text().await.unwrap());
+            // An event is known by a number of its session.
+            let told: Vec<_> = body.lines().filter(|line| !line.starts_with("id:")).collect();
+            out.push(self.answered(asked, format!("{status} {}", told.join("\n"))));
         }
     }
 
@@ -254,11 +329,23 @@ fn probes(secret: &Secret) -> Vec<(&'static str, Value)> {
         search("/.*/"),
         search("/vault|purge/"),
         search("open"),
+        search("mail note"),
+        search("read a note, then send the mail. Archive what is left"),
+        search("write archive"),
+        search("oblitrate evrything"),
+        search("opne vualt"),
+        search("purgd malbox"),
+        search("snd_note"),
+        call("tool_search", json!({"query": "note mail archive", "limit": 1})),
         call("call_tool", json!({"name": "archive", "arguments": {}})),
         call("call_tool", json!({"name": "purge", "arguments": {}})),
         call("call_tool", json!({"name": "purge_mailbx", "arguments": {}})),
         call("call_tool", json!({"name": "opn_vault", "arguments": {}})),
         call("call_tool", json!({"name": "office__archve", "arguments": {}})),
+        call("call_tool", json!({"name": "mailbox", "arguments": {}})),
+        call("call_tool", json!({"name": "_vault", "arguments": {}})),
+        call("call_tool", json!({"name": "functions.read_note", "arguments": {}})),
+        call("load_tools", json!({"names": ["note", "mailbx", "vault_open", "ARCHIVE"]})),
     ];
     for group in ["office", "vault", "notes", "nothing", "mcp:vault"] {
         probes.push(call("load_tools", json!({"group": group})));
@@ -270,8 +357,18 @@ fn probes(secret: &Secret) -> Vec<(&'static str, Value)> {
         probes.push(search(&format!("select:{tool}")));
         probes.push(search(&format!("select:read_mail,{tool}")));
         probes.push(search(&format!("/^{tool}$/")));
+        probes.push(search(&format!("{tool} please")));
+        let tail = &tool[2..];
+        probes.push(search(tail));
+        probes.push(call("call_tool", json!({"name": tail, "arguments": {}})));
+        for other in [format!("functions.{tool}"), format!("mcp__{tool}"), format!("`{tool}`")] {
+            probes.push(call("call_tool", json!({"name": other, "arguments": {}})));
+            probes.push(search(&format!("select:{other}")));
+        }
         probes.push(call("call_tool", json!({"name": tool, "arguments": {}})));
         probes.push(call("call_tool", json!({"name": tool, "arguments": {"wrong": 1}})));
+        probes.push(call("call_read_tool", json!({"name": tool, "arguments": {}})));
+        probes.push(call("call_destructive_tool", json!({"name": tool, "arguments": {}})));
         probes.push(call("load_tools", json!({"names": [tool]})));
         probes.push(call(tool, json!({})));
         let about = json!({"type": "ref/tool", "name": tool});
@@ -331,57 +428,92 @@ fn reaches(asked: &str, secret: &Secret) -> bool {
     }
 }
 
+/// Answers that differ where they must not.
+fn differing(name: &str, ours: &[Answered], theirs: &[Answered]) -> Vec<String> {
+    assert_eq!(ours.len(), theirs.len());
+    let mut wrong = Vec::new();
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        assert_eq!(ours.asked, theirs.asked);
+        assert!(theirs.denied.is_empty(), "{}", theirs.asked);
+        if ours.said != theirs.said {
+            let said = [&ours.said, &theirs.said].map(|said| shortened(said));
+            wrong.push(format!("{name}: {}\n  {}\n  {}", ours.asked, said[0], said[1]));
+        }
+    }
+    wrong
+}
+
+/// Requests that reached for the secret, of which nothing was written down.
+fn untraced(secret: &Secret, answers: &[Answered]) -> Vec<String> {
+    let untraced = answers.iter().filter(|it| reaches(&it.asked, secret) && it.denied.is_empty());
+    untraced.map(|answered| format!("{}: {}", secret.name, answered.asked)).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_denied_answers_like_what_does_not_exist() {
-    let (mut wrong, mut telling) = (Vec::new(), BTreeSet::new());
+async fn what_is_denied_answers_like_what_does_not_exist_and_is_written_down() {
+    let (mut wrong, mut silent) = (Vec::new(), Vec::new());
     for secret in secrets() {
         let denied = Twin::new((secret.all)(), (secret.rules)()).await;
         let absent = Twin::new((secret.rest)(), PolicyRules::default()).await;
         let (ours, theirs) = (denied.answers(&secret).await, absent.answers(&secret).await);
-        assert_eq!(ours.len(), theirs.len());
-        for (ours, theirs) in ours.iter().zip(&theirs) {
-            assert_eq!(ours.asked, theirs.asked);
-            assert!(theirs.denied.is_empty(), "{}", theirs.asked);
-            if ours.said == theirs.said {
-                continue;
-            }
-            match TELLING.iter().find(|(part, _)| ours.asked.contains(part)) {
-                Some((part, _)) => {
-                    telling.insert(*part);
-                }
-                None => {
-                    let said = [&ours.said, &theirs.said].map(|said| shortened(said));
-                    let asked = format!("{}: {}", secret.name, ours.asked);
-                    wrong.push(format!("{asked}\n  {}\n  {}", said[0], said[1]));
-                }
-            }
-        }
+        wrong.extend(differing(secret.name, &ours, &theirs));
+        silent.extend(untraced(&secret, &ours));
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
-    let listed: BTreeSet<_> = TELLING.iter().map(|(part, _)| *part).collect();
-    assert_eq!(telling, listed, "what tells no more is to be taken off the list");
+    assert!(silent.is_empty(), "{} left no trace:\n{}", silent.len(), silent.join("\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_hidden_by_its_tools_before_they_are_known() {
+async fn what_is_denied_to_one_caller_is_so_whatever_another_does_with_it() {
+    let (mut wrong, mut silent) = (Vec::new(), Vec::new());
+    for secret in secrets().into_iter().take(2) {
+        let denied = Twin::seated((secret.all)(), (secret.rules)(), &secret).await;
+        let absent = Twin::seated((secret.rest)(), (secret.rules)(), &secret).await;
+        let (ours, theirs) = (denied.answers(&secret).await, absent.answers(&secret).await);
+        wrong.extend(differing(secret.name, &ours, &theirs));
+        silent.extend(untraced(&secret, &ours));
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(silent.is_empty(), "{} left no trace:\n{}", silent.len(), silent.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_only_remembered_is_hidden_likewise_and_from_every_verb() {
+    let split = async |shelves: Vec<Shelf>, rules: PolicyRules| {
+        let mut options = Options::default();
+        options.policy = Policy::new(rules).unwrap();
+        options.settings.split_calls = true;
+        let shelves = shelves.into_iter().map(Shelf::remembered).collect();
+        Twin::serving(shelves, Vec::new(), options, HttpOptions::default()).await
+    };
+    let mut wrong = Vec::new();
+    for secret in secrets().into_iter().take(2) {
+        let denied = split((secret.all)(), (secret.rules)()).await;
+        let absent = split((secret.rest)(), PolicyRules::default()).await;
+        let (ours, theirs) = (denied.answers(&secret).await, absent.answers(&secret).await);
+        wrong.extend(differing(secret.name, &ours, &theirs));
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_hidden_by_its_tools_before_it_is_reached() {
     let rules: [fn() -> PolicyRules; 3] = [
         || PolicyRules { deny_tools: names(&["vault__*"]), ..Default::default() },
         || PolicyRules { allow_tools: Some(names(&["office/*"])), ..Default::default() },
         || PolicyRules { deny_tools: names(&["vault/*"]), ..Default::default() },
     ];
-    let secret = Secret { rules: rules[0], ..secret(&secrets()[1]) };
+    let secret = Secret { rules: rules[0], ..secret(&secrets()[2]) };
     let absent = Twin::new((secret.rest)(), PolicyRules::default()).await;
     let theirs = absent.answers(&secret).await;
-    let telling = |asked: &str| TELLING.iter().any(|(part, _)| asked.contains(part));
     for (at, rules) in rules.into_iter().enumerate() {
-        for unlisted in [Shelf::starting("vault"), Shelf::down("vault")] {
+        let remembered = Shelf::new("vault", VAULT).remembered();
+        for unlisted in [Shelf::starting("vault"), Shelf::down("vault"), remembered] {
             let denied = Twin::with((secret.rest)(), vec![unlisted.clone()], rules()).await;
             assert_eq!(denied.crib.catalog().unready().count(), 1);
             let ours = denied.answers(&secret).await;
-            assert_eq!(ours.len(), theirs.len());
-            for (ours, theirs) in ours.iter().zip(&theirs).filter(|(it, _)| !telling(&it.asked)) {
-                assert_eq!(ours.said, theirs.said, "{at} {}", ours.asked);
-            }
+            let wrong = differing(&format!("{at}"), &ours, &theirs);
+            assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
             assert_eq!(unlisted.asked(), 0, "it is asked nothing");
         }
         // Where it may be seen, it is.
@@ -417,35 +549,9 @@ async fn without_the_policy_every_surface_would_tell() {
             assert!(told.contains(&format!("{era} /mcp tools/call {verb}")), "{told:#?}");
         }
     }
-    assert!(told.contains("GET /metrics "), "{told:#?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_reaches_for_what_is_denied_is_written_down() {
-    let (mut wrong, mut untraced) = (Vec::new(), BTreeSet::new());
-    for secret in secrets() {
-        let denied = Twin::new((secret.all)(), (secret.rules)()).await;
-        for answered in denied.answers(&secret).await {
-            if !reaches(&answered.asked, &secret) || !answered.denied.is_empty() {
-                continue;
-            }
-            let words: Vec<_> = answered.asked.splitn(4, ' ').collect();
-            let fits = |(path, verb): &&(&str, &str)| {
-                let is_at =
-                    words[1] == *path || (path.ends_with('/') && words[1].starts_with(path));
-                is_at && words[3].contains(verb)
-            };
-            match UNTRACED.iter().find(fits) {
-                Some(way) => {
-                    untraced.insert(*way);
-                }
-                None => wrong.push(format!("{}: {}", secret.name, answered.asked)),
-            }
-        }
+    for path in ["/metrics", "/servers"] {
+        assert!(told.contains(&format!("GET {path} ")), "{told:#?}");
     }
-    assert!(wrong.is_empty(), "{} left no trace:\n{}", wrong.len(), wrong.join("\n"));
-    let listed: BTreeSet<_> = UNTRACED.iter().copied().collect();
-    assert_eq!(untraced, listed, "what leaves a trace is to be taken off the list");
 }
 
 #[tokio::test]

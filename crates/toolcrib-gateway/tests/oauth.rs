@@ -290,10 +290,18 @@ async fn a_stream_ends_with_its_token() {
     let opened = served.post("/mcp/full").bearer_auth(token(now() + 300)).body(body);
     let opened = opened.send().await.unwrap();
     let session = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-    let notices = served.other(Method::GET, "/mcp/full").header("mcp-session-id", &session);
+    let call = served.within("/mcp/full", &session, "tools/call", json!({"name": "odd__block"}));
+    let mut call = call.bearer_auth(token(now() + 300)).send().await.unwrap();
+    let begin = String::from_utf8(call.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+    let id = begin.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    let get = || {
+        let get = served.other(Method::GET, "/mcp/full").header("mcp-session-id", &session);
+        get.header("accept", "text/event-stream")
+    };
+    let resumed = get().header("last-event-id", id);
     let wanted = json!({"notifications": {"toolsListChanged": true}});
     let listen = served.modern("/mcp/full", "subscriptions/listen", wanted);
-    for (request, said) in [(notices.header("accept", "text/event-stream"), 0), (listen, 1)] {
+    for (request, said) in [(get(), 0), (listen, 1), (resumed, 0)] {
         // As clocks may differ by a minute, it lasts a few seconds more.
         let ending = token(now() - 55);
         let mut stream = request.bearer_auth(ending).send().await.unwrap();

@@ -3,13 +3,15 @@
 
 mod support;
 
+use std::time::Duration;
+
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use support::{Odd, Offered, Served, answer, crib, names};
 use tokio::sync::Notify;
 use toolcrib_core::{Policy, PolicyRules};
 use toolcrib_gateway::{Gateway, HttpOptions, Options, TokenHash};
-use toolcrib_runtime::Crib;
+use toolcrib_runtime::{Breaker, Crib, Health};
 
 const PATHS: [&str; 4] = ["/mcp", "/mcp/full", "/mcp/inject", "/mcp/s/alpha"];
 
@@ -178,6 +180,59 @@ async fn a_caller_waits_for_no_server_it_may_not_see() {
     let begun = std::time::Instant::now();
     let missed = answer(call(&served, "/mcp/full", "nothing", json!({})).bearer_auth("beta")).await;
     assert!(missed.1["error"].is_object() && begun.elapsed().as_millis() < 2_000);
+}
+
+#[tokio::test]
+async fn how_servers_are_doing_is_told_of_those_a_caller_may_see() {
+    let (served, crib) = served().await;
+    let offered = Offered::full("gamma");
+    let (remaining, reason) = (Duration::from_millis(1_500), "it failed 5 times".to_owned());
+    let breaker = Breaker::Open { remaining, reason };
+    *offered.health.lock().unwrap() = Health { breaker, running: 1, waiting: 2, connections: 3 };
+    let mut gamma = Odd::offering("gamma", &offered);
+    gamma.held = &["new", "refuse"];
+    crib.add(gamma).await;
+    let mut slow = Odd::new("delta");
+    slow.gate = Some(std::sync::Arc::new(Notify::new()));
+    let _starting = crib.add_soon(slow);
+    let (status, told) = answer(served.other(Method::GET, "/servers").bearer_auth("all")).await;
+    // Nobody hears of what a policy hides, whether it is held back or not.
+    let expected = json!({"servers": [
+        {"name": "alpha", "state": "ready", "tools": 6},
+        {"name": "beta", "state": "ready", "tools": 6},
+        {"name": "delta", "state": "starting", "tools": 0},
+        {"name": "gamma", "state": "ready", "tools": 6, "held": ["new"],
+         "error": "it failed 5 times", "breaker": "open", "retry_in_ms": 1500, "running": 1,
+         "waiting": 2, "connections": 3},
+    ]});
+    assert_eq!((status, told), (200, expected));
+    for (token, seen) in [
+        ("alpha", json!([["alpha", 5], ["delta", 0], ["gamma", 5]])),
+        ("beta", json!([["beta", 6]])),
+        ("ci", json!([["alpha", 6], ["delta", 0], ["gamma", 6]])),
+    ] {
+        let (_, told) = answer(served.other(Method::GET, "/servers").bearer_auth(token)).await;
+        let rows = told["servers"].as_array().unwrap();
+        let rows: Vec<_> = rows.iter().map(|row| json!([row["name"], row["tools"]])).collect();
+        assert_eq!(Value::from(rows), seen, "{token}");
+        for word in ["held", "failed"] {
+            assert!(!told.to_string().contains(word), "{token}: {told}");
+        }
+    }
+    assert_eq!(answer(served.other(Method::GET, "/servers")).await.0, 401);
+    let metrics = answer(served.other(Method::GET, "/metrics").bearer_auth("all")).await.1;
+    for line in [
+        r#"toolcrib_upstream_breaker{server="gamma"} 2"#,
+        r#"toolcrib_upstream_calls_running{server="gamma"} 1"#,
+        r#"toolcrib_upstream_calls_waiting{server="gamma"} 2"#,
+        r#"toolcrib_upstream_connections{server="gamma"} 3"#,
+    ] {
+        assert!(metrics.as_str().unwrap().contains(line), "{line} in {metrics}");
+    }
+    *offered.health.lock().unwrap() = Health::default();
+    let metrics = answer(served.other(Method::GET, "/metrics").bearer_auth("all")).await.1;
+    let line = r#"toolcrib_upstream_breaker{server="gamma"} 0"#;
+    assert!(metrics.as_str().unwrap().contains(line), "{metrics}");
 }
 
 #[tokio::test]

@@ -75,8 +75,12 @@ impl Server for Jobs {
         Box::pin(async move { Ok(RawValue::from_string(said.to_string()).unwrap()) })
     }
 
-    fn follow(&self, uri: &str) -> BoxFuture<'_, Result<Following, AskError>> {
-        self.rest.follow(uri)
+    fn follow<'a>(
+        &'a self,
+        uri: &str,
+        party: Option<&'a Arc<Party>>,
+    ) -> BoxFuture<'a, Result<Following, AskError>> {
+        self.rest.follow(uri, party)
     }
 
     fn news(&self) -> broadcast::Receiver<News> {

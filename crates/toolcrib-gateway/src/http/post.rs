@@ -9,7 +9,7 @@ use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use toolcrib_wire::version::header;
 use toolcrib_wire::{Era, Id, Message, RpcError, code, failure};
@@ -17,11 +17,11 @@ use toolcrib_wire::{Era, Id, Message, RpcError, code, failure};
 use super::guard::{Admitted, Visitor};
 use super::params::{self, decoded};
 use super::sessions::Visit;
-use super::{Http, empty, json, refusal, stream};
+use super::{Http, empty, json, refusal, resume, stream};
 use crate::Endpoint;
 use crate::client::Client;
 use crate::limits::TooMany;
-use crate::methods::{Reply, respond};
+use crate::methods::{Reply, respond, version_of};
 use crate::outbox::{Framing, Outbox};
 use crate::request::{Params, Request};
 use crate::seat::Seat;
@@ -150,7 +150,10 @@ impl Http {
     }
 
     fn initialize(&self, endpoint: Endpoint, visitor: Visitor, request: &Request<'_>) -> Response {
-        let Some(session) = self.sessions.open(endpoint, visitor) else { return too_busy() };
+        let version = version_of(request);
+        let Some(session) = self.sessions.open(endpoint, visitor, version) else {
+            return too_busy();
+        };
         let Reply::Now(result) = self.gateway.answer(session.client(), request) else {
             return empty(StatusCode::INTERNAL_SERVER_ERROR);
         };
@@ -186,6 +189,7 @@ impl Http {
                     Ok(place) => place,
                     Err(too_many) => return self.turn_away(&id, &too_many),
                 };
+                outbox.expect(work.held());
                 let work = async move {
                     let result = gateway.work(work, place, &told).await;
                     drop(permit);
@@ -212,7 +216,7 @@ impl Http {
     }
 
     /// Answers within a session. Work goes on if nobody listens: to stop listening is not to
-    /// cancel here.
+    /// cancel here, and who comes back finds what was said.
     async fn in_session(
         &self,
         session: Visit,
@@ -231,24 +235,19 @@ impl Http {
             Ok(place) => place,
             Err(too_many) => return self.turn_away(&id, &too_many),
         };
-        let outbox = Arc::new(Outbox::new(Framing::Events));
-        if !accepts_events(headers) {
-            // Before the work begins: a question must not be laid where nobody looks.
-            outbox.close();
-        }
-        let (gateway, told) = (self.gateway.clone(), outbox.clone());
-        let (done, awaited) = oneshot::channel();
+        let takes_events = accepts_events(headers);
+        let (answering, ending) = resume::begin(session, takes_events);
+        answering.outbox().expect(work.held());
+        let (gateway, told) = (self.gateway.clone(), answering.outbox().clone());
         let work = async move {
-            let _in_use = (session, permit);
-            gateway.work(work, place, &told).await
+            let result = gateway.work(work, place, &told).await;
+            drop(permit);
+            result
         };
-        let answer = |answer| drop(done.send(answer));
-        if let Err(error) = client.start(id.clone(), work, answer) {
+        if let Err(error) = client.start(id.clone(), work, |answer| ending.with(answer)) {
             return json(StatusCode::OK, failure(Some(&id), &error));
         }
-        let work = async move { awaited.await.ok().map(|message| (StatusCode::OK, message)) };
-        let work = Box::pin(work);
-        stream::answer(work, outbox, accepts_events(headers), self.options.keep_alive).await
+        answering.respond(self.options.keep_alive).await
     }
 }
 

@@ -7,11 +7,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::{Http, router};
+use crate::held::CONNECTION;
 use crate::oauth::OAuth;
 use crate::options::HttpOptions;
 use crate::{Gateway, GatewayError};
@@ -48,7 +49,8 @@ impl Gateway {
             .header_read_timeout(options.head_limit)
             .max_buf_size(MOST_HEAD)
             .max_headers(MOST_HEADERS)
-            .pipeline_flush(true);
+            // Answers are not copied: the room they take is counted until they are written.
+            .writev(true);
         let http = Arc::new(Http::new(self.clone(), options));
         let service = TowerToHyperService::new(router(http.clone()));
         let graceful = GracefulShutdown::new();
@@ -79,8 +81,17 @@ impl Gateway {
             let connection = protocol.serve_connection(TokioIo::new(stream), service.clone());
             let connection = graceful.watch(connection);
             connections.spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "connection ended");
+                let end = Arc::new(Notify::new());
+                tokio::select! {
+                    served = CONNECTION.scope(end.clone(), connection) => {
+                        if let Err(error) = served {
+                            tracing::debug!(%error, "connection ended");
+                        }
+                    }
+                    () = end.notified() => {
+                        let reason = "its client is slow to read, and others need the room";
+                        tracing::warn!(reason, "connection ended");
+                    }
                 }
                 drop(permit);
             });

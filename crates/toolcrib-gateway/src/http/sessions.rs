@@ -9,16 +9,22 @@ use data_encoding::HEXLOWER;
 use tokio::time::sleep;
 
 use super::guard::Visitor;
+use super::resume::Streams;
 use crate::client::Client;
 use crate::ends::Ends;
 use crate::options::HttpOptions;
+use crate::outbox::Allowance;
 use crate::seat::Seat;
 use crate::{Endpoint, Gateway};
+
+/// Bytes of streams that are kept for those who may come back for them.
+const MOST_KEPT_OF_ALL: usize = 64 << 20;
 
 /// One client, from `initialize` on.
 pub(super) struct Session {
     id: String,
     client: Arc<Client>,
+    streams: Arc<Streams>,
     /// When it was last of use.
     used: Mutex<Instant>,
 }
@@ -46,6 +52,8 @@ pub(super) struct Sessions {
     /// How many one caller may have.
     share: usize,
     idle: Duration,
+    /// What is kept of the streams of all.
+    kept: Arc<Allowance>,
     open: Arc<Mutex<Open>>,
     /// Looks for those left alone, once there are any: they hold memory.
     sweeping: OnceLock<Ends>,
@@ -62,6 +70,10 @@ impl Session {
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
     }
+
+    pub(super) fn streams(&self) -> &Arc<Streams> {
+        &self.streams
+    }
 }
 
 /// Whether nobody uses a session, nor has for a while.
@@ -76,17 +88,25 @@ impl Sessions {
         let is_shared = options.tokens.len() > 1 || options.oauth.is_some();
         let share = if is_shared { most.div_ceil(4) } else { most };
         let (open, sweeping) = (Arc::default(), OnceLock::new());
-        Self { gateway, most, share, idle, open, sweeping }
+        let kept = Arc::new(Allowance::new(MOST_KEPT_OF_ALL));
+        Self { gateway, most, share, idle, kept, open, sweeping }
     }
 
     /// Opens a session; `None` if there are too many, of all callers or of this one.
-    pub(super) fn open(&self, endpoint: Endpoint, visitor: Visitor) -> Option<Visit> {
+    pub(super) fn open(
+        &self,
+        endpoint: Endpoint,
+        visitor: Visitor,
+        version: &str,
+    ) -> Option<Visit> {
         let mut bytes = [0; 16];
         // Without chance an id could be guessed, so there is none.
         getrandom::fill(&mut bytes).ok()?;
         let requests_in_flight = self.gateway.options().requests_in_flight;
+        let id = HEXLOWER.encode(&bytes);
         let session = Arc::new(Session {
-            id: HEXLOWER.encode(&bytes),
+            streams: Arc::new(Streams::new(&id, version, self.kept.clone())),
+            id,
             client: Arc::new(Client::new(visitor, endpoint, requests_in_flight)),
             used: Mutex::new(Instant::now()),
         });
@@ -148,14 +168,17 @@ impl Sessions {
     }
 }
 
-/// Ends the sessions that are left alone, now and then.
+/// Ends the sessions that are left alone, now and then, and forgets what nobody came back for.
 async fn sweep(open: Weak<Mutex<Open>>, idle: Duration) {
     let pause = (idle / 8).clamp(Duration::from_millis(100), Duration::from_secs(60));
     loop {
         sleep(pause).await;
         let Some(open) = open.upgrade() else { return };
-        let left: Vec<_> =
-            lock(&open).extract_if(|_, session| is_left_alone(session, idle)).collect();
+        let left: Vec<_> = {
+            let mut open = lock(&open);
+            open.values().for_each(|session| session.streams.tidy());
+            open.extract_if(|_, session| is_left_alone(session, idle)).collect()
+        };
         // They end without the lock.
         drop(left);
     }

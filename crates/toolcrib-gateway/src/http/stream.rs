@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, HeaderName};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
@@ -15,6 +15,9 @@ use crate::outbox::{Framing, Outbox, Reading, frame};
 
 /// Says nothing, but shows that the other side is there.
 const ALIVE: &[u8] = b":\n\n";
+
+/// Something that is sent at once, so that the client sees the stream open.
+pub(super) const OPEN: &[u8] = b": open\n\n";
 
 /// Work that ends with the response's text, or with none if it was cancelled. The status is for
 /// an answer that nothing was sent before.
@@ -29,15 +32,15 @@ pub(super) async fn answer(
     may_stream: bool,
     keep_alive: Duration,
 ) -> Response {
-    let reading = Reading(outbox);
+    let reading = Reading::new(outbox);
     if !may_stream {
-        reading.0.close();
+        reading.outbox().close();
     }
     let mut notes = Vec::new();
     let done = tokio::select! {
         biased;
         done = &mut work => done,
-        _ = reading.0.take(&mut notes), if may_stream => {
+        _ = reading.take(&mut notes), if may_stream => {
             return Stream { first: Some(notes), work: Some(work), reading, keep_alive }.respond();
         }
         () = tokio::time::sleep(keep_alive), if may_stream => {
@@ -47,22 +50,32 @@ pub(super) async fn answer(
     };
     match done {
         None if !may_stream => empty(StatusCode::NO_CONTENT),
-        Some((status, message)) if reading.0.is_empty() => json(status, message),
+        Some((status, message)) if reading.outbox().is_empty() => {
+            json(status, reading.outbox().expected().with(message.into_bytes()))
+        }
         done => {
-            let mut bytes = reading.0.take_now();
+            let mut bytes = reading.take_now();
             if let Some((_, message)) = done {
                 frame(Framing::Events, &message, &mut bytes);
             }
-            events_of(Body::from(bytes))
+            events_of(Body::from(reading.outbox().expected().with(bytes)))
         }
     }
 }
 
 /// A stream of events from the beginning.
 pub(super) fn events(work: Work, outbox: Arc<Outbox>, keep_alive: Duration) -> Response {
-    // Something is sent at once, so that the client sees the stream open.
-    let first = Some(b": open\n\n".to_vec());
-    Stream { first, work: Some(work), reading: Reading(outbox), keep_alive }.respond()
+    events_after(OPEN.to_vec(), work, Reading::new(outbox), keep_alive)
+}
+
+/// The same, with something of the caller's before them.
+pub(super) fn events_after(
+    first: Vec<u8>,
+    work: Work,
+    reading: Reading,
+    keep_alive: Duration,
+) -> Response {
+    Stream { first: Some(first), work: Some(work), reading, keep_alive }.respond()
 }
 
 /// A stream under way.
@@ -83,29 +96,38 @@ impl Stream {
         events_of(Body::from_stream(chunks))
     }
 
-    async fn next(&mut self) -> Option<Vec<u8>> {
+    async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
-            return Some(first);
+            return Some(first.into());
         }
         let work = self.work.as_mut()?;
         let mut bytes = Vec::new();
         tokio::select! {
             biased;
-            more = self.reading.0.take(&mut bytes) => return more.then_some(bytes),
+            more = self.reading.take(&mut bytes) => {
+                return more.then(|| self.reading.outbox().with_held(bytes));
+            }
             done = work => {
                 self.work = None;
-                bytes = self.reading.0.take_now();
-                if let Some((_, message)) = done {
-                    frame(Framing::Events, &message, &mut bytes);
-                }
+                bytes = self.reading.take_now();
+                let outbox = self.reading.outbox();
+                let bytes = match done {
+                    Some((_, message)) => {
+                        frame(Framing::Events, &message, &mut bytes);
+                        outbox.expected().with(bytes)
+                    }
+                    // The answer may be still to come, to another reader.
+                    None => outbox.with_held(bytes),
+                };
+                return (!bytes.is_empty()).then_some(bytes);
             }
             () = tokio::time::sleep(self.keep_alive) => bytes.extend_from_slice(ALIVE),
         }
-        (!bytes.is_empty()).then_some(bytes)
+        Some(bytes.into())
     }
 }
 
-fn events_of(body: Body) -> Response {
+pub(super) fn events_of(body: Body) -> Response {
     let mut response = typed(StatusCode::OK, "text/event-stream", body);
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

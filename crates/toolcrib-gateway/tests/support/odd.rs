@@ -25,6 +25,8 @@ pub struct Odd {
     pub release: Arc<Notify>,
     /// The list is given only after this.
     pub gate: Option<Arc<Notify>>,
+    /// Tools that it holds back.
+    pub held: &'static [&'static str],
     /// What it is beside its tools.
     pub offered: Option<Arc<Offered>>,
 }
@@ -32,7 +34,8 @@ pub struct Odd {
 impl Odd {
     pub fn new(name: &'static str) -> Self {
         let (cancelled, blocking, release) = Default::default();
-        Self { name, extra_tools: 0, cancelled, blocking, release, gate: None, offered: None }
+        let (held, offered) = (&[][..], None);
+        Self { name, extra_tools: 0, cancelled, blocking, release, gate: None, held, offered }
     }
 
     pub fn offering(name: &'static str, offered: &Arc<Offered>) -> Self {
@@ -86,6 +89,7 @@ impl Toolset for Odd {
                 ToolSpec::new(name, repeated.clone()).with_description("One more.")
             }));
             let mut listing = Listing::new(tools);
+            listing.held = self.held.iter().map(|tool| ToolName::mcp(self.name, *tool)).collect();
             listing.description = Some(format!("The {} server.", self.name));
             Ok(listing)
         })

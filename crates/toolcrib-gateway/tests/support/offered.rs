@@ -1,5 +1,6 @@
 //! What an odd server offers beside tools.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -23,8 +24,12 @@ pub struct Offered {
     pub asked: Mutex<Vec<(String, String)>>,
     /// What is followed.
     pub followed: Arc<Mutex<Vec<String>>>,
+    /// The clients that have followed anything, by number.
+    followers: Mutex<BTreeSet<u64>>,
     /// What clients told it: who, and the method.
     pub told: Mutex<Vec<(u64, String)>>,
+    /// How it is doing.
+    pub health: Mutex<Health>,
     pub runs: AtomicBool,
     pub starts: AtomicUsize,
 }
@@ -47,7 +52,9 @@ impl Offered {
             news: broadcast::Sender::new(100),
             asked: Mutex::default(),
             followed: Arc::default(),
+            followers: Mutex::default(),
             told: Mutex::default(),
+            health: Mutex::default(),
             runs: AtomicBool::new(false),
             starts: AtomicUsize::default(),
         })
@@ -82,6 +89,17 @@ impl Offered {
         change(&mut changed);
         changed.version += 1;
         *offers = Arc::new(changed);
+    }
+
+    /// The clients that have followed anything, by number.
+    pub fn followers(&self) -> Vec<u64> {
+        self.followers.lock().unwrap().iter().copied().collect()
+    }
+
+    /// Tells all who have followed anything that a resource has changed.
+    pub fn updated(&self, uri: &str) {
+        let whom = self.followers().into();
+        self.news.send(News::Updated { uri: uri.into(), whom }).unwrap();
     }
 
     /// The last question.
@@ -141,8 +159,13 @@ impl Server for Offered {
         })
     }
 
-    fn follow(&self, uri: &str) -> BoxFuture<'_, Result<Following, AskError>> {
+    fn follow<'a>(
+        &'a self,
+        uri: &str,
+        party: Option<&'a Arc<Party>>,
+    ) -> BoxFuture<'a, Result<Following, AskError>> {
         let uri = uri.to_owned();
+        self.followers.lock().unwrap().insert(party.map_or(0, |party| party.id()));
         Box::pin(async move {
             if uri.starts_with("gone:") {
                 let error = RpcError::new(-32002, "not here").with_data(&json!({"uri": uri}));
@@ -167,7 +190,8 @@ impl Server for Offered {
     }
 
     fn health(&self) -> Health {
-        let connections = usize::from(self.runs.load(Ordering::SeqCst));
-        Health { connections, ..Health::default() }
+        let mut health = self.health.lock().unwrap().clone();
+        health.connections += usize::from(self.runs.load(Ordering::SeqCst));
+        health
     }
 }

@@ -88,10 +88,13 @@ impl Served {
     }
 }
 
-/// Status and JSON of an answer.
+/// Status and JSON of an answer: of the last message, if they are several.
 pub async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
-    let response = request.send().await.unwrap();
+    let mut response = request.send().await.unwrap();
     let status = response.status().as_u16();
+    if response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream") {
+        return (status, events(&mut response, usize::MAX).await.pop().unwrap_or_default());
+    }
     let body = response.text().await.unwrap();
     (status, serde_json::from_str(&body).unwrap_or_else(|_| Value::from(body)))
 }
@@ -106,7 +109,11 @@ pub async fn events(response: &mut reqwest::Response, most: usize) -> Vec<Value>
             None => break,
         }
         while let Some(event) = read.next() {
-            out.push(serde_json::from_str(&event.unwrap().data).unwrap());
+            let data = event.unwrap().data;
+            // Some have but an id.
+            if !data.is_empty() {
+                out.push(serde_json::from_str(&data).unwrap());
+            }
         }
     }
     out

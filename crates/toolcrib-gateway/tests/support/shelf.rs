@@ -32,6 +32,7 @@ enum State {
     Listed,
     Starting,
     Down,
+    Remembered,
 }
 
 impl Shelf {
@@ -61,7 +62,12 @@ impl Shelf {
         Self { state: State::Down, ..Self::new(name, &[]) }
     }
 
-    /// How often it was asked for something that is no tool.
+    /// The same, known from before: it has not been reached since.
+    pub fn remembered(self) -> Self {
+        Self { state: State::Remembered, ..self }
+    }
+
+    /// How often it was asked for something, be it a tool's work or not.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
@@ -101,7 +107,7 @@ impl Toolset for Shelf {
     fn list(&self) -> BoxFuture<'_, Result<Listing, CallError>> {
         Box::pin(async {
             match self.state {
-                State::Listed => {}
+                State::Listed | State::Remembered => {}
                 State::Starting => std::future::pending().await,
                 State::Down => return Err(CallError::Tell("it is down".to_owned())),
             }
@@ -113,11 +119,16 @@ impl Toolset for Shelf {
                 ToolSpec::new(ToolName::mcp(self.name, tool), schema.clone())
                     .with_description(about)
             });
-            Ok(Listing::new(tools.collect::<Vec<_>>()))
+            let mut listing = Listing::new(tools.collect::<Vec<_>>());
+            if let State::Remembered = self.state {
+                listing.down = Some("it has not answered yet".to_owned());
+            }
+            Ok(listing)
         })
     }
 
     fn call(&self, invocation: Invocation) -> BoxFuture<'_, Result<ToolResult, CallError>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         let text = format!("{} of the {}", invocation.tool.tool(), self.name);
         Box::pin(async { Ok(ToolResult::text(text)) })
     }
@@ -159,7 +170,11 @@ impl Server for Shelf {
         })
     }
 
-    fn follow(&self, _: &str) -> BoxFuture<'_, Result<Following, AskError>> {
+    fn follow<'a>(
+        &'a self,
+        _: &str,
+        _: Option<&'a Arc<Party>>,
+    ) -> BoxFuture<'a, Result<Following, AskError>> {
         Box::pin(async { Ok(Following::new(|| {})) })
     }
 
