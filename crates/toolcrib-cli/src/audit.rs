@@ -146,8 +146,11 @@ struct Desk {
 impl Desk {
     fn work(mut self, waiting: &Receiver<Line>) {
         while let Ok(first) = waiting.recv() {
+            let batch = std::iter::once(first).chain(waiting.try_iter().take(MOST_WAITING));
+            // Taken out first: what is sent after the file was moved stands in the new one.
+            let batch: Vec<Line> = batch.collect();
             self.follow_file();
-            for line in std::iter::once(first).chain(waiting.try_iter().take(MOST_WAITING)) {
+            for line in batch {
                 let written = self.tell_of_losses().and_then(|()| self.write(&line.text));
                 match (written, line.written) {
                     (Ok(()), Some(tell)) => tell(Ok(())),

@@ -18,7 +18,7 @@ const NAME: &str = "toolcrib";
 const TOKEN: &str = "YOUR_TOKEN";
 
 /// The variable that a client takes it from if it has a place for one.
-const TOKEN_VARIABLE: &str = "TOOLCRIB_TOKEN";
+pub(crate) const TOKEN_VARIABLE: &str = "TOOLCRIB_TOKEN";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -77,7 +77,8 @@ async fn examine(
     });
     let mut checks = Vec::new();
     for (server, (checked, took)) in asked.await {
-        checks.push(server::examine(&server, checked, took));
+        let held = fleet.held(&server).await;
+        checks.push(server::examine(&server, checked, took, &held));
     }
     server::compare(&meant, &mut checks);
     for builtin in fleet.builtins.iter().filter(|it| is_meant(it.builtin().name())) {

@@ -15,7 +15,7 @@ use toolcrib::mcp::{
     Environment, Era, Launch, Logins, OAuth, ServerConfig, Sharing, Upstream, Upstreams,
 };
 use toolcrib::store::{FileCredentials, SqliteStore};
-use toolcrib::{Crib, CribBuilder, Embeddings, Naming, PinStore, Settings};
+use toolcrib::{Budget, Crib, CribBuilder, Embeddings, Naming, PinStore, Settings};
 
 use crate::args::Context;
 use crate::config::{self, Server};
@@ -40,6 +40,8 @@ const MOST_AWAITED: usize = 2_000;
 /// The servers in use. Nothing is started yet.
 pub(crate) struct Fleet {
     upstreams: Upstreams,
+    /// Room for what they answer.
+    pub(crate) results: Budget,
     /// Where what they list is kept, or why it can't be. Nowhere without a folder for it.
     pub(crate) store: Result<Option<SqliteStore>, String>,
     /// Whether it is also kept which tools are called after which queries.
@@ -95,6 +97,8 @@ impl Fleet {
         if let Some(logins) = logins {
             upstreams.use_logins(logins);
         }
+        let results = context.config.gateway.results();
+        upstreams.use_budget(results.clone());
         let configured = context.servers();
         let (mut servers, mut disabled) = (Vec::new(), Vec::new());
         let (builtins, mut unusable) =
@@ -110,7 +114,18 @@ impl Fleet {
             }
         }
         let learn = context.config.search.learn;
-        Ok(Self { upstreams, store, learn, pins, pinning, servers, builtins, unusable, disabled })
+        Ok(Self {
+            upstreams,
+            results,
+            store,
+            learn,
+            pins,
+            pinning,
+            servers,
+            builtins,
+            unusable,
+            disabled,
+        })
     }
 
     /// Tells that there is nowhere to keep what servers list.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ Examples:
 
 Endpoints: /mcp (find, load and call: the default), /mcp/full (every tool, for clients that defer
 by themselves), /mcp/inject (loaded tools join the list; 2025 clients only), /mcp/s/SERVER (one
-server as it is). Beside them: /healthz, /readyz, /metrics.")]
+server as it is). Beside them: /healthz, /readyz, /metrics, /servers.")]
 pub(crate) struct ServeArgs {
     /// Listen on this address [default: 127.0.0.1:7171, or what toolcrib.toml says]
     #[arg(long, value_name = "ADDR", conflicts_with = "stdio", value_parser = config::address)]
@@ -64,12 +65,16 @@ pub(crate) fn run(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
         (false, false) => tracing::Level::INFO,
     };
     output::log(args.log.unwrap_or(usual));
-    // One client is served best by one thread: its calls never wait for another to wake up.
+    // One client is served best by one thread: its calls never wait for another to wake up. Many
+    // are served by no fewer than four, however small the machine: while one thread goes through
+    // megabytes of one client's, the system sees to it that the others' turns come.
     let mut runtime = if args.stdio {
         tokio::runtime::Builder::new_current_thread()
     } else {
         tokio::runtime::Builder::new_multi_thread()
     };
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    runtime.worker_threads(cores.max(4));
     let runtime = runtime.enable_all().build().context("no runtime")?;
     let served = runtime.block_on(serve(args, context));
     // A thread that still reads standard input must not keep the program.
@@ -99,6 +104,7 @@ async fn serve(args: &ServeArgs, context: &Context) -> anyhow::Result<()> {
     options.policy = context.config.policy()?;
     options.limits = context.config.gateway.limits.limits();
     options.audit = audit.clone().map(|audit| audit as Arc<dyn AuditLog>);
+    options.results = Some(fleet.results.clone());
     let telemetry = Telemetry::open(context)?;
     options.tracer = telemetry.as_ref().map(Telemetry::tracer);
     let gateway = Gateway::new(crib, options)?;

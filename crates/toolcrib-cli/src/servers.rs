@@ -1,5 +1,8 @@
 //! `toolcrib servers`: what is known of every server, and what went wrong with it.
 
+mod running;
+
+use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::styling::Style;
@@ -9,8 +12,9 @@ use toolcrib::mcp::{Launch, Upstream, UpstreamState};
 use toolcrib::{GroupId, Listing, Registry, ToolSpec, Toolset};
 
 use crate::args::Context;
+use crate::client_config::TOKEN_VARIABLE;
 use crate::fleet::{self, Fleet, ask_each, register};
-use crate::output::{self, BOLD, DIM, GREEN, RED, Rows, counted, number};
+use crate::output::{self, BOLD, DIM, GREEN, RED, Rows, YELLOW, counted, number, one_line};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -22,7 +26,11 @@ Examples:
 
 States: known (its tools can be found; it is started when one is called), failed, configured
 (nothing is known yet), unusable (the configuration is wrong), disabled, built-in. What is wrong
-and how to mend it is for `toolcrib doctor` to say.")]
+and how to mend it is for `toolcrib doctor` to say.
+
+This starts servers of its own. `--url http://127.0.0.1:7171` asks a gateway that runs instead:
+whether each server is ready, starting or down, its breaker (closed: calls get through; open: they
+are refused for a while; probing: one finds out), calls, connections and tools held back.")]
 pub(crate) struct ServersArgs {
     /// Start and list every server again
     #[arg(long, conflicts_with = "offline")]
@@ -30,9 +38,18 @@ pub(crate) struct ServersArgs {
     /// Start nothing
     #[arg(long)]
     offline: bool,
+    /// Show those of the gateway that runs at this address
+    #[arg(long, value_name = "URL", conflicts_with_all = ["refresh", "offline"])]
+    url: Option<String>,
+    /// The environment variable with the token that the gateway wants
+    #[arg(long, value_name = "NAME", default_value = TOKEN_VARIABLE, requires = "url")]
+    token_env: String,
 }
 
 pub(crate) fn run(args: &ServersArgs, context: &Context) -> anyhow::Result<()> {
+    if let Some(url) = &args.url {
+        return running::show(url, &args.token_env, context);
+    }
     let rows = fleet::with(context, async |fleet| {
         fleet.warn_of_store(context);
         if !args.offline {
@@ -89,6 +106,9 @@ struct Row {
     /// Tools that were left out, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<(String, String)>,
+    /// Tools that are held back until they are approved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    held: Vec<String>,
     error: Option<String>,
     #[serde(skip)]
     start: Option<Duration>,
@@ -97,7 +117,10 @@ struct Row {
 }
 
 async fn rows(fleet: &Fleet) -> Vec<Row> {
-    let mut rows: Vec<Row> = fleet.servers.iter().map(of_server).collect();
+    let mut rows = Vec::new();
+    for server in &fleet.servers {
+        rows.push(of_server(server, fleet.held(server).await));
+    }
     for builtin in &fleet.builtins {
         rows.push(of_builtin(builtin).await);
     }
@@ -116,7 +139,7 @@ async fn rows(fleet: &Fleet) -> Vec<Row> {
     rows
 }
 
-fn of_server(server: &Upstream) -> Row {
+fn of_server(server: &Upstream, held: Vec<String>) -> Row {
     let status = server.status();
     let (state, error) = match status.state {
         UpstreamState::Configured => ("configured", None),
@@ -126,6 +149,8 @@ fn of_server(server: &Upstream) -> Row {
         UpstreamState::Failed(reason) => ("failed", Some(reason)),
     };
     let is_listed = status.listed_at.is_some();
+    let is_held = |spec: &ToolSpec| held.iter().any(|tool| tool == spec.name().tool());
+    let usable = || server.known_tools().into_iter().filter(|spec| !is_held(spec)).collect();
     let since_1970 = |time: SystemTime| Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs());
     Row {
         name: status.name,
@@ -134,13 +159,14 @@ fn of_server(server: &Upstream) -> Row {
             Launch::Command { .. } => "stdio",
             Launch::Http { .. } => "http",
         }),
-        tools: is_listed.then_some(status.tools),
-        tokens: is_listed.then(|| tokens(server.id(), server.known_tools())),
+        tools: is_listed.then(|| status.tools.saturating_sub(held.len())),
+        tokens: is_listed.then(|| tokens(server.id(), usable())),
         start_ms: status.start_took.map(|took| took.as_millis() as u64),
         listed_at: status.listed_at.and_then(since_1970),
         protocol_version: status.protocol_version,
         version: status.version,
         quarantined: status.quarantined,
+        held,
         error,
         start: status.start_took,
         listed: status.listed_at,
@@ -198,6 +224,28 @@ fn describe(rows: &[Row]) -> String {
         format!("{table}\n{BOLD}{servers}, {tools}{BOLD:#}; {tokens} tokens by o200k_base\n");
     if rows.iter().any(|row| matches!(row.state, "failed" | "unusable")) {
         text.push_str("Something is wrong: `toolcrib doctor` says what to do about it.\n");
+    }
+    text.push_str(&held_back(rows.iter().map(|row| (&*row.name, &*row.held))));
+    text
+}
+
+/// Names of tools that are written out of those held back.
+const MOST_HELD: usize = 10;
+
+/// What to say of tools that are held back until they are approved, if any are.
+fn held_back<'a>(servers: impl Iterator<Item = (&'a str, &'a [String])>) -> String {
+    let mut text = String::new();
+    for (server, held) in servers.filter(|(_, held)| !held.is_empty()) {
+        let tools = held.iter().take(MOST_HELD).map(|tool| one_line(tool));
+        let mut names: Vec<String> = tools.collect();
+        if let Some(more @ 1..) = held.len().checked_sub(MOST_HELD) {
+            names.push(format!("and {more} more"));
+        }
+        let (server, names) = (one_line(server), names.join(", "));
+        let _ = writeln!(text, "{YELLOW}Held back until approved{YELLOW:#} of {server}: {names}");
+    }
+    if !text.is_empty() {
+        text.push_str("`toolcrib review` shows what has changed, and approves it.\n");
     }
     text
 }

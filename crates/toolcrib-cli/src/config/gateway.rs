@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use toolcrib::gateway::{Limits, OAuth};
-use toolcrib::{PatternError, Policy, PolicyRules};
+use toolcrib::{Budget, PatternError, Policy, PolicyRules};
 
 use super::{Environment, Telemetry};
 
@@ -30,6 +30,10 @@ pub(crate) struct Gateway {
     /// How many servers may start at once.
     #[schemars(range(min = 1))]
     pub(crate) start_at_once: usize,
+    /// MiB that results may take which servers send and clients have not read yet, all together.
+    /// One result may have half of it, and never more than 64.
+    #[schemars(range(min = 1))]
+    pub(crate) result_megabytes: usize,
     /// Hashes of the tokens that callers may bring, `sha256:` and 64 hex digits each: a list, or
     /// a table by the caller's name.
     pub(crate) tokens: Tokens,
@@ -160,6 +164,7 @@ impl Default for Gateway {
             allowed_origins: Vec::new(),
             cache_dir: None,
             start_at_once: 8,
+            result_megabytes: 256,
             tokens: Tokens::List(Vec::new()),
             oauth: None,
             limits: LimitsEntry::default(),
@@ -184,6 +189,11 @@ impl Gateway {
         self.tokens.iter().filter_map(hash).collect()
     }
 
+    /// Room for the results of servers.
+    pub(crate) fn results(&self) -> Budget {
+        Budget::new(self.result_megabytes.saturating_mul(1 << 20))
+    }
+
     /// Whether callers must bring a token.
     pub(crate) fn is_guarded(&self) -> bool {
         self.oauth.is_some() || self.tokens.iter().next().is_some()
@@ -199,6 +209,9 @@ impl Gateway {
     pub(super) fn fault(&self) -> Option<((&'static str, Option<&str>), String)> {
         if self.start_at_once == 0 {
             return Some((("start_at_once", None), "expected at least 1".to_owned()));
+        }
+        if self.result_megabytes == 0 {
+            return Some((("result_megabytes", None), "expected at least 1".to_owned()));
         }
         // Whoever wrote a token here rather than its hash would not want to see it again.
         let wrong = self.tokens.iter().find(|(_, hash, _)| sha256(hash).is_none());

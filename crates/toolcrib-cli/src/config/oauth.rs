@@ -14,7 +14,7 @@ use super::secret::Secret;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OAuthEntry {
     /// The authorization server to log in at, by its issuer. Another one that the server names is
-    /// refused.
+    /// refused. Needed with `client_secret`.
     pub(crate) issuer: Option<String>,
     /// The client that was registered for toolcrib at the authorization server.
     pub(crate) client_id: Option<String>,
@@ -37,6 +37,11 @@ impl OAuthEntry {
         let is_document = |url: &str| url.starts_with("https://") || url.starts_with("${");
         if self.client_secret.is_some() && self.client_id.is_none() {
             return Some("`client_secret` goes with `client_id`, which is not there".to_owned());
+        }
+        if self.client_secret.is_some() && self.issuer.is_none() {
+            let text = "`client_secret` goes with `issuer`, which is not there: add `issuer`, the \
+                        authorization server that gave the secret, so that no other is sent it";
+            return Some(text.to_owned());
         }
         if self.client_metadata_url.as_deref().is_some_and(|url| !is_document(url)) {
             return Some("`client_metadata_url` must start with https://".to_owned());
@@ -73,9 +78,13 @@ mod tests {
     #[test]
     fn what_can_not_work_is_said() {
         let fault = |text: &str| toml::from_str::<OAuthEntry>(text).unwrap().fault();
-        assert_eq!(fault("client_id = 'a'\nclient_secret = '${B}'\nscopes = ['a:b/c']"), None);
+        let agreed = "client_id = 'a'\nclient_secret = '${B}'\n";
+        let issuer = "issuer = 'https://a.example'\nscopes = ['a:b/c']";
+        assert_eq!(fault(&format!("{agreed}{issuer}")), None);
+        assert_eq!(fault("client_id = 'a'"), None);
         for (text, part) in [
             ("client_secret = 'a'", "goes with `client_id`"),
+            (agreed, "goes with `issuer`"),
             ("client_metadata_url = 'http://a/b'", "https://"),
             ("redirect_port = 0", "from 1 to 65535"),
             ("scopes = ['a b']", "`a b` can't be a scope"),

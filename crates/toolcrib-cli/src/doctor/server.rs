@@ -25,7 +25,12 @@ const OLD_VERSION: &str = "2025-03-26";
 const MOST_NAMES: usize = 5;
 
 /// What was found out about a server that was asked to start, and took so long about it.
-pub(super) fn examine(server: &Upstream, checked: Result<(), String>, took: Duration) -> Check {
+pub(super) fn examine(
+    server: &Upstream,
+    checked: Result<(), String>,
+    took: Duration,
+    held: &[String],
+) -> Check {
     let (config, status) = (server.config(), server.status());
     if let Some((command, install)) = missing_program(config) {
         let mut check = Check::new(Kind::Server, &config.name, "can't be started");
@@ -59,6 +64,11 @@ pub(super) fn examine(server: &Upstream, checked: Result<(), String>, took: Dura
     for (tool, reason) in status.quarantined.into_iter().chain(rejected) {
         let fix = "report it to the server's authors; `exclude` it to be told no more";
         check.problem(format!("`{tool}` is left out: {reason}"), fix);
+    }
+    if !held.is_empty() {
+        let what = format!("held back until approved: {}", some(held));
+        let name = shell_word(&config.name);
+        check.advice(what, format!("`toolcrib review {name}` shows what has changed"));
     }
     if tools.is_empty() {
         let fix = match config.include.is_empty() && config.exclude.is_empty() {

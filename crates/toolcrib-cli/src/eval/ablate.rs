@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
-use toolcrib::Corpus;
-use toolcrib::search::{Field, Ranking, Tuning};
+use toolcrib::search::{Field, Ranking, Reading, Tuning};
+use toolcrib::{Choice, Corpus, Learning};
 
 use super::measure::{self, Meter, Over, Part};
 use super::metrics::Outcome;
@@ -47,9 +47,23 @@ enum Change {
 struct Trial {
     tuning: Tuning,
     ranking: Ranking,
+    /// After some of the queries were answered before, if they were.
+    learning: Option<Learning>,
 }
 
-const DEFAULT: Trial = Trial { tuning: Corpus::TUNING, ranking: Ranking::Hybrid };
+const DEFAULT: Trial = Trial { tuning: Corpus::TUNING, ranking: Ranking::Hybrid, learning: None };
+const AFTER_USE: Trial = Trial { learning: Some(Learning::DEFAULT), ..DEFAULT };
+
+/// Of so many queries one was answered before, and its tools were called so often after it.
+const ANSWERED: usize = 2;
+const TIMES: u32 = 3;
+
+impl Trial {
+    /// What it is compared with.
+    fn base(&self) -> &'static Trial {
+        if self.learning.is_some() && *self != AFTER_USE { &AFTER_USE } else { &DEFAULT }
+    }
+}
 
 /// The values a number can sensibly have.
 #[derive(Clone, Copy)]
@@ -95,6 +109,8 @@ fn rows() -> Vec<Row> {
         long,
         fading,
         sentences,
+        copy,
+        reading: Reading { stemmed, stops: _ },
     } = Corpus::TUNING;
     let mut rows = features();
     let mut add = |name: &str, about, default, range: Range, set: fn(&mut Tuning, f32)| {
@@ -126,7 +142,37 @@ fn rows() -> Vec<Row> {
     add("fading", about, fading, any, |it, to| it.fading = to);
     let about = "how much the best sentence of a request counts beside the whole";
     add("sentences", about, sentences, share, |it, to| it.sentences = to);
+    let about = "share of its score that a further copy of a tool loses";
+    add("copy", about, copy, share, |it, to| it.copy = to);
+    let about = "letters from which a word is stemmed";
+    add("stemmed", about, stemmed, Range::LENGTH, |it, to| it.reading.stemmed = to);
     fields.list().iter().for_each(|field| rows.extend(rows_of(field)));
+    rows.extend(rows_of_learning());
+    rows
+}
+
+/// Those of what is learned from use, each after some use.
+fn rows_of_learning() -> Vec<Row> {
+    let Learning { most_lift, least_choices, half_way, alike } = Learning::DEFAULT;
+    let mut rows = Vec::new();
+    let mut add = |number: &str, about, default, range: Range, set: fn(&mut Learning, f32)| {
+        let variant = |(change, value)| {
+            let mut learning = Learning::DEFAULT;
+            set(&mut learning, value);
+            let trial = Trial { learning: Some(learning), ..AFTER_USE };
+            Variant { change, value: Some(value), trial }
+        };
+        let variants = range.tried(default).into_iter().map(variant).collect();
+        rows.push(Row { name: format!("use: {number}"), about, default: Some(default), variants });
+    };
+    let about = "most that is added, as a share of the page's best score";
+    add("most_lift", about, most_lift, Range::ANY, |it, to| it.most_lift = to);
+    let about = "times a tool was chosen before it is lifted";
+    add("least_choices", about, least_choices, Range::ANY, |it, to| it.least_choices = to);
+    let about = "times at which half of the most is reached";
+    add("half_way", about, half_way, Range::ANY, |it, to| it.half_way = to);
+    let about = "share of their stems that makes two queries alike";
+    add("alike", about, alike, Range::SHARE, |it, to| it.alike = to);
     rows
 }
 
@@ -166,11 +212,25 @@ fn features() -> Vec<Row> {
     vec![
         off("synonyms", "words that stand for each other", |it| it.tuning.synonym = 0.0),
         off("misspellings", "words one letter away", |it| it.tuning.misspelling = 0.0),
+        off("stems", "words without their endings; synonyms go by them", |it| {
+            it.tuning.reading.stemmed = f32::INFINITY;
+        }),
+        off("stop words", "words like `the`, left out of a query", |it| {
+            it.tuning.reading.stops = false;
+        }),
+        off("copies", "one place for one tool of several servers", |it| it.tuning.copy = 0.0),
         off("sentences", "each sentence of a request by itself", |it| it.tuning.sentences = 0.0),
         off("vectors", "nearness in meaning; off: ranking lexical", |it| {
             it.ranking = Ranking::Lexical;
         }),
         off("words", "words in common; off: ranking static", |it| it.ranking = Ranking::Semantic),
+        Row {
+            name: "feature: use".to_owned(),
+            about: "after every other query was answered three times; the rows of `use` compare \
+                    with this",
+            default: None,
+            variants: vec![Variant { change: Change::On, value: None, trial: AFTER_USE }],
+        },
     ]
 }
 
@@ -219,7 +279,7 @@ pub(super) fn run<'m>(
     };
     let before = of(&DEFAULT);
     let told = |variant: &Variant| {
-        let after = of(&variant.trial);
+        let (before, after) = (of(variant.trial.base()), of(&variant.trial));
         VariantFigures::new(variant, sets, before, after)
     };
     let parameters = rows.iter().map(|row| Parameter {
@@ -275,7 +335,21 @@ fn measure_all(
 
 fn mean(set: &Set, queries: &[&Query], trial: &Trial, meter: &Meter<'_>) -> Outcome {
     // Indexed alike for every trial: a view has names of servers that its tools alone don't tell.
-    let corpus = Arc::new(Corpus::tuned(set.tools.each(), &trial.tuning));
+    let mut corpus = Corpus::tuned(set.tools.each(), &trial.tuning);
+    if let Some(learning) = trial.learning {
+        let answered = queries.iter().step_by(ANSWERED);
+        let choices = answered.flat_map(|query| {
+            let called = query.needs.0.iter().filter_map(|need| need.first());
+            called.map(|tool| Choice {
+                query: query.text.clone(),
+                tool: tool.clone(),
+                times: TIMES,
+                freshness: 1.0,
+            })
+        });
+        corpus = corpus.after(choices, learning);
+    }
+    let corpus = Arc::new(corpus);
     let part = Part { set, queries: queries.to_vec(), corpus, build: None };
     let run = measure::run(Over::Own, trial.ranking, &[part], 1, meter);
     Outcome::mean(run.answers.iter().flatten().map(|answer| &answer.outcome))
@@ -388,7 +462,9 @@ impl Ablation {
                 let mut found = row.variants.iter().filter(|it| changes.contains(&it.change));
                 found.next().map(|it| it.describe(has_sets, with_recall)).unwrap_or_default()
             };
-            let default = row.default.map_or("on".to_owned(), |default| default.to_string());
+            let is_added = row.variants.iter().any(|it| it.change == Change::On);
+            let feature = if is_added { "off" } else { "on" };
+            let default = row.default.map_or(feature.to_owned(), |default| default.to_string());
             let _ = writeln!(
                 text,
                 "| {} | {} | {default} | {} | {} | {} |",
@@ -432,12 +508,13 @@ mod tests {
         assert_eq!(names.len(), rows.len(), "two rows have one name");
         let features = features().len();
         let fields = Corpus::TUNING.fields.list().len();
-        assert_eq!(rows.len(), features + 13 + 6 * fields);
+        assert_eq!(rows.len(), features + 15 + 6 * fields + 4);
         for row in &rows[features..] {
             assert!(!row.variants.is_empty(), "{}", row.name);
             for variant in &row.variants {
-                let (was, is) =
-                    (format!("{:?}", Corpus::TUNING), format!("{:?}", variant.trial.tuning));
+                let Trial { tuning, learning, .. } = variant.trial;
+                let was = format!("{:?} {:?}", Corpus::TUNING, Learning::DEFAULT);
+                let is = format!("{tuning:?} {:?}", learning.unwrap_or_default());
                 let (was, is) = (numbers(&was), numbers(&is));
                 let changed: Vec<_> = was.iter().zip(&is).filter(|(was, is)| was != is).collect();
                 let number = row.name.rsplit(": ").next().unwrap();
@@ -459,8 +536,10 @@ mod tests {
     fn the_documentation_has_every_number_as_it_is() {
         let docs = include_str!("../../../../docs/search.md");
         let features = features().len();
-        for row in rows()[features..].iter().filter(|row| !row.name.contains(": ")) {
-            let (name, default) = (format!("| `{}` | ", row.name), row.default.unwrap());
+        let of_field = |row: &&Row| row.name.contains(": ") && !row.name.starts_with("use: ");
+        for row in rows()[features..].iter().filter(|row| !of_field(row)) {
+            let name = row.name.strip_prefix("use: ").unwrap_or(&row.name);
+            let (name, default) = (format!("| `{name}` | "), row.default.unwrap());
             let line = docs.lines().find(|line| line.starts_with(&name)).unwrap_or_default();
             assert!(line.ends_with(&format!(" | {default} |")), "{name}{default}: {line}");
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use toolcrib::mcp::Upstream;
 use toolcrib::store::SqliteStore;
-use toolcrib::{Definitions, Fingerprint, PinEdit, PinMark, PinStore, Pinned, Pins, StorageError};
+use toolcrib::{
+    Definitions, Fingerprint, PinEdit, PinMark, PinStore, Pinned, Pins, StorageError, Toolset,
+};
 
 use super::{Fleet, data_dir};
 use crate::args::Context;
@@ -49,6 +51,21 @@ impl Fleet {
         let Pinning { key, definitions } = pinning
             .unwrap_or_else(|| Pinning { key: name.to_owned(), definitions: Definitions::Hold });
         Pinned::new(server.clone(), name, key, definitions, self.pins.clone())
+    }
+
+    /// The tools of a server that are held back, by their own names, as far as it is known what it
+    /// has. Nothing is started if it has been listed or has ended.
+    pub(crate) async fn held(&self, server: &Upstream) -> Vec<String> {
+        let name = server.config().name.as_str();
+        let holds = self.pinning.get(name).is_none_or(|it| it.definitions == Definitions::Hold);
+        if !holds || server.known().is_none() {
+            return Vec::new();
+        }
+        let held = self.pinned(server).list().await.map(|listing| listing.held);
+        let held = held.unwrap_or_default().into_iter();
+        let mut names: Vec<String> = held.map(|tool| tool.tool().to_owned()).collect();
+        names.sort_unstable();
+        names
     }
 }
 
