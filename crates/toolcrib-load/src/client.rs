@@ -161,7 +161,12 @@ impl Client {
         while let Some(bytes) = response.chunk().await? {
             events.push(&bytes);
             while let Some(event) = events.next() {
-                let message: Value = serde_json::from_str(&event?.data)?;
+                let data = event?.data;
+                // Only a place to come back to.
+                if data.is_empty() {
+                    continue;
+                }
+                let message: Value = serde_json::from_str(&data)?;
                 match (message.get("method"), message.get("id")) {
                     (Some(_), Some(asked)) => {
                         let answer =

@@ -4,17 +4,16 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Outcome, check};
-use crate::red;
 use crate::rows::{call, person, text};
 use crate::site::{Site, Way};
+use crate::tried;
 
 const CLIENTS: usize = 8;
 const CALLS: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_asked_at_once_are_asked_only_their_own() {
-    let outcomes = red::each(all).await;
-    red::compare(outcomes.iter().map(|(way, outcome)| (way.clone(), outcome)), red::APART);
+    tried::all_work(tried::each(all).await);
 }
 
 async fn all(way: Way) -> Outcome {

@@ -5,10 +5,10 @@
 
 mod apart;
 mod client;
-mod red;
 mod rows;
 mod site;
 mod stopped;
+mod tried;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -52,9 +52,10 @@ impl Table {
         out
     }
 
-    fn outcomes<'a>(&'a self, ways: &'a [Way]) -> impl Iterator<Item = (String, &'a Outcome)> {
+    /// Fails unless every cell works.
+    fn has_to_work(self, ways: &[Way]) {
         let name = |row: usize, way: usize| format!("{}: {}", ROWS[row].0, ways[way]);
-        self.0.iter().map(move |((row, way), outcome)| (name(*row, *way), outcome))
+        tried::all_work(self.0.into_iter().map(|((row, way), it)| (name(row, way), it)));
     }
 }
 
@@ -75,7 +76,7 @@ async fn everything_works_straight_at_the_fixture() {
     let ways = Way::direct();
     let table = Table::of(&ways).await;
     println!("{}", table.print("straight at the fixture", &ways));
-    red::compare(table.outcomes(&ways), &[]);
+    table.has_to_work(&ways);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,5 +84,6 @@ async fn everything_works_on_every_way_through_the_gateway() {
     let ways = Way::through();
     let table = Table::of(&ways).await;
     println!("{}", table.print("client > upstream", &ways));
-    red::compare(table.outcomes(&ways), red::MATRIX);
+    assert_eq!(table.0.len(), 128, "8 rows on 16 ways");
+    table.has_to_work(&ways);
 }

@@ -5,9 +5,9 @@ use tokio::time::{Duration, sleep};
 use toolcrib_wire::Era;
 
 use crate::client::{Client, Outcome, check};
-use crate::red;
 use crate::rows::{call, person, text};
 use crate::site::{Over, Site, Way};
+use crate::tried;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_asks_can_be_stopped_on_every_way() {
@@ -15,10 +15,10 @@ async fn a_call_that_asks_can_be_stopped_on_every_way() {
     let mut add = |what: &str, tried: Vec<(String, Outcome)>| {
         outcomes.extend(tried.into_iter().map(|(way, it)| (format!("{what}: {way}"), it)));
     };
-    add("cancelled while asked", red::each(while_asked).await);
-    add("cancelled once answered", red::each(once_answered).await);
-    add("gone while asked", red::each(gone).await);
-    red::compare(outcomes.iter().map(|(name, outcome)| (name.clone(), outcome)), red::STOPPED);
+    add("cancelled while asked", tried::each(while_asked).await);
+    add("cancelled once answered", tried::each(once_answered).await);
+    add("gone while asked", tried::each(gone).await);
+    tried::all_work(outcomes);
 }
 
 /// Whether a call that asks goes on to run at the fixture until it is answered.
