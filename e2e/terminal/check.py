@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chat import CHECKS, Home
 from terminal import Failed
-import answers, asking, commands, editing, pipes, sessions, stopping  # noqa: E401, F401 they say what is checked
+import answers, asking, commands, editing, pipes, reviewing, sessions, stopping  # noqa: E401, F401 they say what is checked
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.parse
+import urllib.request
 from queue import Empty, Queue
 
 BINARY, FOLDER, URL = sys.argv[1:4]
@@ -107,10 +109,18 @@ class Gateway:
 def oauth():
     """What a person would have been told by the authorization server."""
     if SCENARIO == "auth/pre-registration":
-        return {key: CONTEXT[key] for key in ("client_id", "client_secret")}
+        return {"issuer": issuer(), **{key: CONTEXT[key] for key in ("client_id", "client_secret")}}
     if SCENARIO == "auth/basic-cimd":
         return {"client_metadata_url": CLIENT_DOCUMENT}
     return {}
+
+
+def issuer():
+    """The suite does not say it elsewhere."""
+    parts = urllib.parse.urlsplit(URL)
+    place = parts._replace(path=f"/.well-known/oauth-protected-resource{parts.path}").geturl()
+    with urllib.request.urlopen(place, timeout=10) as document:
+        return json.load(document)["authorization_servers"][0]
 
 
 def answer(method, params):

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,9 +11,31 @@ from pathlib import Path
 from parts.install import packages
 from parts.programs import Programs, end, free_port, listening
 
+from .wire import document, rpc
+
 HERE = Path(__file__).resolve().parent
-VERSION = "2026-07-28"
 TOOL = "test_simple_text"
+OWN_TOKEN = "the-token-that-is-the-servers-own"
+GUARDED = f"""
+[gateway.oauth]
+issuer = "%(issuer)s"
+url = "%(url)s"
+required_scopes = ["mcp"]
+
+[gateway.oauth.scopes."mcp:text"]
+allow_tools = ["tested/{TOOL}"]
+
+[gateway.oauth.scopes."mcp:all"]
+
+[servers.tested]
+url = "%(server)s"
+era = "2025"
+bearer_token = "{OWN_TOKEN}"
+
+[servers.bare]
+url = "%(server)s/bare"
+era = "2025"
+"""
 
 
 class Scene:
@@ -30,7 +50,7 @@ class Scene:
         process = subprocess.Popen([*command, fixture], env=env, **quiet)
         self.stack.callback(end, process)
         places = json.loads(process.stdout.readline())
-        self.issuer, self.resource = places["issuer"], places["resource"]
+        self.issuer, self.resource, self.recorded = places["issuer"], places["resource"], places["recorded"]
         self.config = self.home / "toolcrib.toml"
         self.config.write_text(f"[servers.tested]\nurl = {json.dumps(self.resource)}\nera = '2025'\n")
         return self
@@ -56,8 +76,7 @@ class Scene:
     def told(self, **ways):
         """Has the authorization server behave so; what it saw until now."""
         query = "&".join(f"{key}={value}" for key, value in ways.items())
-        with urllib.request.urlopen(f"{self.issuer}/control?{query}", timeout=10) as answer:
-            return json.load(answer)
+        return document(f"{self.issuer}/control?{query}")
 
     def run(self, *arguments):
         """A command; how it ended, and all it said."""
@@ -74,45 +93,33 @@ class Scene:
 
     def gateway(self, *options):
         """A gateway; a function that calls the server through it, and gives what it says."""
+        url = self.serve(self.config, f"127.0.0.1:{free_port()}", *options)
+        return lambda: self.call(f"{url}/mcp/full")
+
+    def guarded(self):
+        """A gateway for those alone who bring a token; where it is. What reaches the server behind is written down."""
         address = f"127.0.0.1:{free_port()}"
+        config = self.home / "guarded.toml"
+        config.write_text(GUARDED % {"issuer": self.issuer, "url": f"http://{address}", "server": self.recorded})
+        return self.serve(config, address)
+
+    def serve(self, config, address, *options):
         log = self.home / f"gateway-{address.split(':')[1]}.log"
-        command = [str(self.programs.binary), "serve", "--http", address, "--log", "debug", "--config", str(self.config), *options]
+        command = [str(self.programs.binary), "serve", "--http", address, "--log", "debug", "--config", str(config), *options]
         with open(log, "wb") as file:
             process = subprocess.Popen(command, env=self.env, stdout=file, stderr=file)
         self.stack.callback(end, process)
         listening(process, address, log)
-        return lambda: self.call(f"http://{address}/mcp/full")
+        return f"http://{address}"
 
     def call(self, url):
-        body = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {
-                "name": f"tested__{TOOL}",
-                "arguments": {},
-                "_meta": {
-                    "io.modelcontextprotocol/protocolVersion": VERSION,
-                    "io.modelcontextprotocol/clientInfo": {"name": "e2e", "version": "1"},
-                    "io.modelcontextprotocol/clientCapabilities": {},
-                },
-            },
-        }
-        headers = {
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": VERSION,
-            "mcp-method": "tools/call",
-            "mcp-name": f"tested__{TOOL}",
-        }
-        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                said = answer.read().decode()
-        except urllib.error.HTTPError as error:
-            said = error.read().decode()
-        self.logs.append(said)
-        return said
+        return self.ask(url, "tools/call", {"name": f"tested__{TOOL}", "arguments": {}}).text
+
+    def ask(self, url, method, params=None, token=None):
+        """A request; what is answered."""
+        answer = rpc(url, method, params, token)
+        self.logs.append(f"{answer.headers}{answer.text}")
+        return answer
 
     def nothing_is_shown(self):
         """No token is in any log, output or answer."""

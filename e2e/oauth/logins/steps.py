@@ -99,6 +99,31 @@ def revocation(scene):
     works_soon(gateway)
 
 
+def unwritable(scene):
+    """a renewed login that can't be written holds in memory, and is written when it can be"""
+    scene.told(lifetime=2)
+    scene.log_in()
+    gateway, before = scene.gateway(), scene.login()["refresh_token"]
+    works(gateway())
+    # Nothing can be written where a folder is in the way.
+    obstacle = scene.file.with_name(scene.file.name + ".new")
+    obstacle.mkdir()
+    for _ in range(6):
+        time.sleep(1)
+        works(gateway())
+    assert scene.told()["renewed"] >= 2 and scene.login()["refresh_token"] == before, scene.told()
+    obstacle.rmdir()
+    patience = time.monotonic() + 20
+    while scene.login()["refresh_token"] == before and time.monotonic() < patience:
+        time.sleep(0.2)
+    time.sleep(2.5)
+    code, said = scene.run("call", f"tested__{TOOL}")
+    assert code == 0, said
+    works(said)
+    seen = scene.told()
+    assert (seen["logins"], seen["refused"]) == (1, 0), seen
+
+
 def wrong_audience(scene):
     """tokens for another server are refused, and nobody is asked again and again"""
     scene.told(audience="https://elsewhere.example/mcp")
@@ -125,4 +150,4 @@ def logout(scene):
     assert code != 0 and "run `toolcrib login tested`" in said, said
 
 
-STEPS = [login, by_the_gateway, expiry, concurrent, revocation, wrong_audience, logout]
+STEPS = [login, by_the_gateway, expiry, concurrent, unwritable, revocation, wrong_audience, logout]
