@@ -16,6 +16,9 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long the gateway may take to listen, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long what it started may take to end after it.
+const AFTERWARDS: Duration = Duration::from_secs(2);
+
 /// A server in the gateway's configuration.
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -131,11 +134,20 @@ impl Gateway {
             kill_process(pid, Signal::TERM)?;
         }
         timeout(PATIENCE, self.child.wait()).await.context("the gateway does not end")??;
-        let now = processes();
-        let is_left = |(pid, command): &(u32, String)| {
-            now.iter().any(|(other, _, line)| other == pid && line == command)
-        };
-        Ok(before.into_iter().filter(is_left).map(|(_, command)| command).collect())
+        // What cleans up after it ends a moment later.
+        let until = Instant::now() + AFTERWARDS;
+        loop {
+            let now = processes();
+            let is_left = |(pid, command): &&(u32, String)| {
+                now.iter().any(|(other, _, line)| other == pid && line == command)
+            };
+            let left: Vec<String> =
+                before.iter().filter(is_left).map(|(_, command)| command.clone()).collect();
+            if left.is_empty() || Instant::now() >= until {
+                return Ok(left);
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
     }
 }
 
