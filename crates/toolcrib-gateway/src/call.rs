@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolcrib_core::{Call, Effects, Tool};
 use toolcrib_runtime::{
-    CallError, Caller, Conversation, Outcome, Ready, Resolved, ToolResult, Verdict,
+    CallError, Caller, Conversation, Outcome, Ready, Resolved, ToolResult, Verdict, aside,
 };
 use toolcrib_wire::{Era, Fields, RpcError, code, notification, repeats_a_key, result_in_era};
 use tracing::Instrument;
@@ -90,9 +90,6 @@ fn rest(request: &Request<'_>) -> Option<Box<RawValue>> {
     (!rest.is_empty()).then(|| rest.to_raw())
 }
 
-/// Bytes of a result that take long to go through.
-const LONG: usize = 256 << 10;
-
 /// A call on its way to its tool.
 struct OnItsWay {
     client: Arc<Client>,
@@ -131,22 +128,11 @@ impl Gateway {
             Endpoint::Full | Endpoint::Server(_) => self.pass_on(call).await?,
             Endpoint::Meta | Endpoint::Inject => self.dispatch(call, outbox).await?,
         };
-        match result.refusal() {
-            Some(error) => Err(error.clone()),
-            None => {
-                let is_long = result.json().get().len() > LONG;
-                let adapt = move || {
-                    let json = result_in_era("tools/call", result.json().get(), era)?;
-                    Ok(json.into_owned())
-                };
-                if !is_long {
-                    return adapt();
-                }
-                // Where it holds up nobody.
-                let unable = |error| RpcError::new(code::INTERNAL_ERROR, format!("{error}"));
-                tokio::task::spawn_blocking(adapt).await.map_err(unable)?
-            }
+        if let Some(error) = result.refusal() {
+            return Err(error.clone());
         }
+        let bytes = result.json().get().len();
+        aside(bytes, move || result_in_era("tools/call", result.into_json(), era)).await
     }
 
     /// Passes a call on as it stands.

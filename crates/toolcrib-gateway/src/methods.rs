@@ -151,7 +151,7 @@ impl Gateway {
         result.set("capabilities", &self.capabilities(client, Era::Sessions));
         result.set("serverInfo", &self.server_info());
         self.add_instructions(&mut result, client);
-        Ok(result.to_raw().get().to_owned())
+        Ok(result.to_text())
     }
 
     /// What an endpoint says of itself. `own` is what its one server just said, if it was asked.
@@ -172,7 +172,7 @@ impl Gateway {
         result.set("cacheScope", &"private");
         result.set("_meta", &json!({meta::SERVER_INFO: self.server_info()}));
         self.add_instructions(&mut result, client);
-        result.to_raw().get().to_owned()
+        result.to_text()
     }
 
     /// One server's own, whole, where there is but one and nothing of it is hidden: they may be

@@ -1,6 +1,5 @@
 //! What is no call of a tool, passed on to the server it is for.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use memchr::memmem;
@@ -8,7 +7,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use toolcrib_core::{GroupId, ToolName};
 use toolcrib_runtime::{
-    AskError, Caller, Eras, Kind as ResultKind, Offers, Question, Server, ToolResult,
+    AskError, Caller, Eras, Kind as ResultKind, Offers, Question, Server, ToolResult, aside,
 };
 use toolcrib_wire::{Era, Fields, RpcError, code, error_in_era, result_in_era};
 
@@ -185,16 +184,21 @@ impl Gateway {
         tracing::debug!(server = &*place.server, method, "asked");
         match server.ask(question).await {
             Ok(result) => {
-                let mut result = result_in_era(method, result.get(), era)?;
+                let mut result = Box::<str>::from(result).into_string();
                 if method == "tasks/list" {
                     let name = server_name(&place.id);
                     let own = self.tasks().own_of(&client.seat, name, &result);
-                    result = own.map_or(result, Cow::Owned);
+                    result = own.unwrap_or(result);
                 }
-                Ok(match place.form {
-                    Form::Own => result.into_owned(),
-                    Form::Crib => renamed(Subject::of(method), &place.server, result),
-                })
+                let (bytes, method) = (result.len(), method.to_owned());
+                let adapt = move || {
+                    let result = result_in_era(&method, result, era)?;
+                    Ok(match place.form {
+                        Form::Own => result,
+                        Form::Crib => renamed(Subject::of(&method), &place.server, result),
+                    })
+                };
+                aside(bytes, adapt).await
             }
             Err(AskError::Refused(error)) => Err(error_in_era(method, error, era)),
             Err(AskError::Unreachable(reason)) => {
@@ -412,13 +416,13 @@ impl Lost {
 
 /// A server's result where there are several servers: what is named in it is named as it was
 /// asked for.
-fn renamed(subject: Option<Subject>, server: &str, result: Cow<'_, str>) -> String {
+fn renamed(subject: Option<Subject>, server: &str, result: String) -> String {
     let again = match subject {
         Some(Subject::Resource) => with_uris(server, &result),
         Some(Subject::Task) => with_task(server, &result),
         _ => None,
     };
-    again.unwrap_or_else(|| result.into_owned())
+    again.unwrap_or(result)
 }
 
 fn with_uris(server: &str, result: &str) -> Option<String> {
@@ -431,7 +435,7 @@ fn with_uris(server: &str, result: &str) -> Option<String> {
     }
     let contents = serde_json::value::to_raw_value(&contents).ok()?;
     fields.set("contents", &contents);
-    Some(fields.to_raw().get().to_owned())
+    Some(fields.to_text())
 }
 
 /// The result of a call where there are several servers: a task is named with its server.
@@ -482,7 +486,7 @@ pub(crate) fn with_task(server: &str, json: &str) -> Option<String> {
         let inner = inner.to_raw();
         fields.set("task", &inner);
     }
-    Some(fields.to_raw().get().to_owned())
+    Some(fields.to_text())
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Tasks {
         });
         fields.retain(|name| name != "tasks");
         fields.set("tasks", &tasks);
-        Some(fields.to_raw().get().to_owned())
+        Some(fields.to_text())
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

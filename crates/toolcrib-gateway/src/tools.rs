@@ -243,7 +243,7 @@ fn object_schema(schema: &str) -> Cow<'_, str> {
         Some(fields) if fields.read::<&str>("type") == Some("object") => Cow::Borrowed(schema),
         Some(mut fields) => {
             fields.set("type", &"object");
-            Cow::Owned(fields.to_raw().get().to_owned())
+            Cow::Owned(fields.to_text())
         }
         None => Cow::Owned(format!("{PLAIN}}}")),
     }

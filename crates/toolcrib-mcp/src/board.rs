@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{broadcast, oneshot, watch};
-use tokio::task::spawn_blocking;
 use tokio::time::{Duration, Instant};
-use toolcrib_runtime::{Budget, Caller, Listener, Room};
+use toolcrib_runtime::{Budget, Caller, Listener, Room, aside};
 use toolcrib_wire::version::meta;
 use toolcrib_wire::{Id, Message};
 
@@ -23,9 +22,6 @@ pub(crate) type Answer = Result<Box<RawValue>, Failure>;
 
 /// Those who may wait until the server tells of changes.
 const MOST_UNACKNOWLEDGED: usize = 64;
-
-/// Bytes of a message that take long to read.
-pub(crate) const LONG: usize = 256 << 10;
 
 /// Who waits for what. Shared by those who ask and whoever reads from the link.
 pub(crate) struct Board {
@@ -274,22 +270,16 @@ impl Board {
     }
 
     /// Takes in a message, which came in the course of a request if that is known, and may take
-    /// room: an answer keeps it. Gives back what is no message. A long one is read on a thread
-    /// where it holds up nobody.
+    /// room: an answer keeps it. Gives back what is no message.
     pub(crate) async fn take_in(
         self: &Arc<Self>,
         text: String,
         during: Option<u64>,
         room: Option<Room>,
     ) -> Result<Taken, String> {
-        if text.len() <= LONG {
-            return self.read(&text, during, room).map_err(|()| text);
-        }
-        let board = self.clone();
-        let reading =
-            spawn_blocking(move || board.read(&text, during, room).map_err(|()| text)).await;
-        // It fails as the program ends.
-        reading.unwrap_or(Ok(Taken::Nothing))
+        let (board, bytes) = (self.clone(), text.len());
+        let read = move || board.read(&text, during, room).map_err(|()| text);
+        aside(bytes, read).await
     }
 
     fn read(&self, text: &str, during: Option<u64>, room: Option<Room>) -> Result<Taken, ()> {

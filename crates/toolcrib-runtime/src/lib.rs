@@ -8,7 +8,8 @@
 //! 1. [`Toolset`]: lists tools and calls them. [`HostTools`] is a host's functions as one, each
 //!    made with [`function`].
 //!    [`Server`] is what an MCP server is beside its tools; [`Caller`] is whom a call is for.
-//!    [`Budget`] is how much of what servers answer may be in memory.
+//!    [`Budget`] is how much of what servers answer may be in memory; [`aside`] is where long
+//!    answers are read.
 //! 2. [`TimeLimit`], [`Metered`], [`Audited`], [`Pinned`]: wrappers around a toolset, one concern
 //!    each. [`PinStore`]: keeps which definitions were approved.
 //!    [`Auditor`]: an [`AuditLog`] for a driver that knows who asks.
@@ -21,6 +22,7 @@
 //! 8. [`SessionStore`]: keeps conversations; [`Journal`] the one that goes on.
 //! 9. [`CredentialStore`]: keeps logins.
 
+mod aside;
 mod audit;
 mod audited;
 mod budget;
@@ -46,6 +48,7 @@ mod usage;
 
 use std::time::Duration;
 
+pub use aside::aside;
 pub use audit::{
     AuditEnding, AuditEvent, AuditKey, AuditLog, AuditSink, AuditedCall, Auditor, Verdict,
 };

@@ -20,7 +20,8 @@ use toolcrib_wire::{Fields, RpcError};
 /// ```
 #[derive(Clone, Debug)]
 pub struct ToolResult {
-    json: Arc<RawValue>,
+    /// Boxed, so that a long one is not copied to be shared.
+    json: Arc<Box<RawValue>>,
     kind: Kind,
     is_error: bool,
     refusal: Option<Arc<RpcError>>,
@@ -68,7 +69,7 @@ impl ToolResult {
     }
 
     /// The result of a `tools/call` as a server sent it.
-    pub fn from_json(json: impl Into<Arc<RawValue>>) -> Self {
+    pub fn from_json(json: Box<RawValue>) -> Self {
         #[derive(Deserialize)]
         struct Glance {
             #[serde(rename = "isError", default)]
@@ -76,7 +77,6 @@ impl ToolResult {
             #[serde(rename = "resultType", default)]
             kind: Value,
         }
-        let json = json.into();
         let (mut is_error, mut kind) = (false, Kind::Complete);
         if let Ok(glance) = serde_json::from_str::<Glance>(json.get()) {
             is_error = glance.is_error == Value::Bool(true);
@@ -87,7 +87,7 @@ impl ToolResult {
                 Some(_) => Kind::Other,
             };
         }
-        Self { json, kind, is_error, refusal: None }
+        Self { json: Arc::new(json), kind, is_error, refusal: None }
     }
 
     /// A server's refusal to call the tool at all. A model is told the reason.
@@ -98,13 +98,19 @@ impl ToolResult {
 
     fn made(json: &Value, is_error: bool) -> Self {
         // A value has string keys: it serialises.
-        let json = to_raw_value(json).unwrap_or_default().into();
+        let json = Arc::new(to_raw_value(json).unwrap_or_default());
         Self { json, kind: Kind::Complete, is_error, refusal: None }
     }
 
     /// The whole result.
     pub fn json(&self) -> &RawValue {
         &self.json
+    }
+
+    /// The whole result as text.
+    pub fn into_json(self) -> String {
+        // Copied only if somebody else has it too.
+        Box::<str>::from(Arc::unwrap_or_clone(self.json)).into_string()
     }
 
     /// What it is.

@@ -1,7 +1,5 @@
 //! Results and errors in the words of an era, for a client whose server speaks the other.
 
-use std::borrow::Cow;
-
 use memchr::memmem;
 
 use crate::{Era, Fields, RpcError, code};
@@ -24,17 +22,18 @@ const KEPT: [(&str, &str); 2] = [("ttlMs", "0"), ("cacheScope", "\"private\"")];
 /// ```
 /// use toolcrib_wire::{Era, result_in_era};
 ///
-/// let result = result_in_era("prompts/get", r#"{"messages":[]}"#, Era::Stateless)?;
+/// let result = r#"{"messages":[]}"#.to_owned();
+/// let result = result_in_era("prompts/get", result, Era::Stateless)?;
 /// assert_eq!(result, r#"{"resultType":"complete","messages":[]}"#);
 /// # Ok::<_, toolcrib_wire::RpcError>(())
 /// ```
-pub fn result_in_era<'a>(method: &str, json: &'a str, era: Era) -> Result<Cow<'a, str>, RpcError> {
+pub fn result_in_era(method: &str, json: String, era: Era) -> Result<String, RpcError> {
     let mentions = |name: &str| memmem::find(json.as_bytes(), name.as_bytes()).is_some();
-    let kind = || Fields::parse(json).and_then(|fields| fields.read::<String>(KIND));
+    let kind = || Fields::parse(&json).and_then(|fields| fields.read::<String>(KIND));
     let kind = if mentions(KIND) { kind() } else { None };
     match (era, kind.as_deref()) {
-        (Era::Sessions, None) => Ok(Cow::Borrowed(json)),
-        (Era::Sessions, Some(COMPLETE)) => Ok(Cow::Owned(without_kind(json))),
+        (Era::Sessions, None) => Ok(json),
+        (Era::Sessions, Some(COMPLETE)) => Ok(without_kind(json)),
         (Era::Sessions, Some(other)) => {
             let text = format!(
                 "The server answered with something other than a result (`{other}`), which \
@@ -49,14 +48,14 @@ pub fn result_in_era<'a>(method: &str, json: &'a str, era: Era) -> Result<Cow<'a
             }
             if holds_for_a_while(method) {
                 let may_say = KEPT.iter().any(|(name, _)| mentions(name));
-                let fields = if may_say { Fields::parse(json) } else { None }.unwrap_or_default();
+                let fields = if may_say { Fields::parse(&json) } else { None }.unwrap_or_default();
                 for (name, value) in KEPT.iter().filter(|(name, _)| fields.get(name).is_none()) {
                     front.push_str(&format!(r#""{name}":{value},"#));
                 }
             }
             Ok(with_first(json, &front))
         }
-        (Era::Stateless, Some(_)) => Ok(Cow::Borrowed(json)),
+        (Era::Stateless, Some(_)) => Ok(json),
     }
 }
 
@@ -81,19 +80,20 @@ fn holds_for_a_while(method: &str) -> bool {
         || matches!(method, "resources/read" | "server/discover")
 }
 
-fn without_kind(json: &str) -> String {
-    let Some(mut fields) = Fields::parse(json) else { return json.to_owned() };
+fn without_kind(json: String) -> String {
+    let Some(mut fields) = Fields::parse(&json) else { return json };
     fields.remove(KIND);
-    fields.to_raw().get().to_owned()
+    fields.to_text()
 }
 
-/// Puts members (each with its comma) at the front, so that the rest is copied and not read.
-fn with_first<'a>(json: &'a str, members: &str) -> Cow<'a, str> {
-    let rest = json.trim_start().strip_prefix('{');
-    let Some(rest) = rest.filter(|_| !members.is_empty()) else { return Cow::Borrowed(json) };
-    let is_empty = rest.trim_start().starts_with('}');
-    let members = if is_empty { members.trim_end_matches(',') } else { members };
-    Cow::Owned(format!("{{{members}{rest}"))
+/// Puts members (each with its comma) at the front, so that the rest is moved and not read.
+fn with_first(mut json: String, members: &str) -> String {
+    if let Some(rest) = json.trim_start().strip_prefix('{') {
+        let is_empty = rest.trim_start().starts_with('}');
+        let members = if is_empty { members.trim_end_matches(',') } else { members };
+        json.insert_str(json.len() - rest.len(), members);
+    }
+    json
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
     fn a_result_says_that_it_is_complete_where_that_is_said() {
         for (json, era, expected) in [
             (r#"{"content":[]}"#, NEW, r#"{"resultType":"complete","content":[]}"#),
-            (r#" { } "#, NEW, r#"{"resultType":"complete" } "#),
+            (r#" { } "#, NEW, r#" {"resultType":"complete" } "#),
             (r#"{"resultType":"task","x":1.0}"#, NEW, r#"{"resultType":"task","x":1.0}"#),
             (
                 r#"{"content":["resultType"]}"#,
@@ -121,15 +121,15 @@ mod tests {
             (r#"{"content":["resultType"]}"#, OLD, r#"{"content":["resultType"]}"#),
             ("7", OLD, "7"),
         ] {
-            assert_eq!(result_in_era("tools/call", json, era).as_deref(), Ok(expected));
+            assert_eq!(result_in_era("tools/call", json.to_owned(), era).as_deref(), Ok(expected));
         }
         let asks = r#"{"resultType":"input_required"}"#;
-        assert!(result_in_era("tools/call", asks, OLD).is_err());
+        assert!(result_in_era("tools/call", asks.to_owned(), OLD).is_err());
     }
 
     #[test]
     fn what_may_be_kept_says_for_how_long_in_one_era() {
-        let kept = |method, json| result_in_era(method, json, NEW).unwrap().into_owned();
+        let kept = |method, json: &str| result_in_era(method, json.to_owned(), NEW).unwrap();
         let hints = r#""ttlMs":0,"cacheScope":"private""#;
         for method in ["resources/list", "resources/templates/list", "prompts/list"] {
             let expected = format!(r#"{{"resultType":"complete",{hints},"x":[1.0]}}"#);
@@ -146,7 +146,7 @@ mod tests {
         let got = r#"{"resultType":"complete","messages":[]}"#;
         assert_eq!(kept("prompts/get", r#"{"messages":[]}"#), got);
         let plain = r#"{"resources":[]}"#;
-        assert_eq!(result_in_era("resources/list", plain, OLD).as_deref(), Ok(plain));
+        assert_eq!(result_in_era("resources/list", plain.to_owned(), OLD).as_deref(), Ok(plain));
     }
 
     #[test]

@@ -84,6 +84,11 @@ impl<'a> Fields<'a> {
     pub fn to_raw(&self) -> Box<RawValue> {
         to_raw_value(self).unwrap_or_default()
     }
+
+    /// The same as text.
+    pub fn to_text(&self) -> String {
+        Box::<str>::from(self.to_raw()).into_string()
+    }
 }
 
 impl Serialize for Fields<'_> {

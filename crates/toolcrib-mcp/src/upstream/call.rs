@@ -4,14 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use tokio::task::spawn_blocking;
 use tokio::time::Duration;
-use toolcrib_runtime::{CallError, Caller, Invocation, Kind, Manifest, NoRoom, ToolResult};
+use toolcrib_runtime::{CallError, Caller, Invocation, Kind, Manifest, NoRoom, ToolResult, aside};
 use toolcrib_wire::headers::Repeated;
 use toolcrib_wire::{Era, Fields};
 
 use super::{Inner, rounds};
-use crate::board::LONG;
 use crate::connection::{Connection, Failure, Request};
 
 /// How long a server that let a call wait too long gets to show that it is alive.
@@ -167,13 +165,7 @@ pub(super) fn add_brought<'a>(params: &mut Fields<'a>, caller: &'a Caller) {
 
 /// A result, unless the server asks for something that the caller can't be asked.
 async fn answer(result: Box<RawValue>, caller: &Caller) -> ToolResult {
-    let result = match result.get().len() > LONG {
-        false => ToolResult::from_json(result),
-        true => match spawn_blocking(|| ToolResult::from_json(result)).await {
-            Ok(result) => result,
-            Err(error) => return ToolResult::error(error.to_string()),
-        },
-    };
+    let result = aside(result.get().len(), || ToolResult::from_json(result)).await;
     if result.kind() == Kind::InputRequired && caller.party().is_none() {
         return ToolResult::error(
             "The tool asks for more input from the user, which can't be passed on here.",
