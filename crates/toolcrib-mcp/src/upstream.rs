@@ -14,6 +14,7 @@ mod news;
 mod parked;
 mod queue;
 mod rounds;
+mod starting;
 mod status;
 mod watch;
 

@@ -1,31 +1,22 @@
-//! The life of a server: starting it once for all who wait, giving it time when it fails, ending
-//! it.
+//! The life of a server: one start for all who wait, time when it fails, an end.
 //!
 //! Every step is taken under the lock of the state, by whoever sees first that it is due, and is
 //! a matter of the phase found there: so none is taken twice, and none after the end.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot, watch as channel};
-use tokio::time::{Duration, Instant, sleep_until, timeout};
-use toolcrib_runtime::{Manifest, NoRoom, Party};
-use toolcrib_wire::Era;
+use tokio::sync::{broadcast, watch as channel};
+use tokio::time::{Duration, Instant, sleep_until};
+use toolcrib_runtime::Party;
 
-use super::following::Since;
 use super::lanes::{LaneGuard, LaneKey};
-use super::{Inner, State, watch};
-use crate::board::{Board, Noticed};
-use crate::child::{self, Alive, Place};
-use crate::config::Launch;
-use crate::connection::{Connection, Failure, Link};
-use crate::handshake::{Greeting, greet, may_be_stateless};
-use crate::{http, list};
-
-/// A server that takes longer than this to start no longer keeps others from starting.
-const SLOW: Duration = Duration::from_secs(2);
+use super::{Inner, State};
+use crate::board::Noticed;
+use crate::child::Place;
+use crate::connection::Connection;
+use crate::handshake::Greeting;
 
 /// A server that ran for this long was of use.
 const PROVEN: Duration = Duration::from_secs(10);
@@ -38,9 +29,6 @@ const MOST_BACKOFF: Duration = Duration::from_secs(300);
 
 /// How long to wait where there was no room for what a server lists.
 const CROWDED: Duration = Duration::from_secs(1);
-
-/// How long a server gets to say whether it can do without sessions. Some that can't say nothing.
-const DISCOVERY: Duration = Duration::from_secs(5);
 
 pub(super) const SHUT_DOWN: &str = "it was shut down";
 
@@ -107,20 +95,11 @@ pub(super) struct Trouble {
 }
 
 /// What is started: which connection, for whom, with a place among all processes.
-struct Begun {
-    key: LaneKey,
+pub(super) struct Begun {
+    pub(super) key: LaneKey,
     serial: u64,
-    party: Option<Arc<Party>>,
-    place: Option<Place>,
-}
-
-/// What a start brings.
-struct Started {
-    connection: Arc<Connection>,
-    greeting: Greeting,
-    /// Its list, if none was known.
-    manifest: Option<Manifest>,
-    signs: Signs,
+    pub(super) party: Option<Arc<Party>>,
+    pub(super) place: Option<Place>,
 }
 
 /// What a connection tells without being asked.
@@ -141,7 +120,7 @@ impl State {
     }
 
     /// Which one was begun, unless it is gone.
-    fn lane_of(&mut self, begun: &Begun) -> Option<&mut super::lanes::Lane> {
+    pub(super) fn lane_of(&mut self, begun: &Begun) -> Option<&mut super::lanes::Lane> {
         let lane = self.lanes.get_mut(begun.key);
         lane.filter(|lane| lane.serial == begun.serial && !self.is_over)
     }
@@ -229,192 +208,8 @@ impl Inner {
         Ok(starting)
     }
 
-    async fn start(self: Arc<Self>, mut begun: Begun) -> Result<Arc<Connection>, Down> {
-        let mut ended = self.ended.subscribe();
-        let party = begun.party.clone();
-        let left = async {
-            match &party {
-                Some(party) if matches!(begun.key, LaneKey::Own(_)) => party.ended().await,
-                _ => std::future::pending().await,
-            }
-        };
-        let place = begun.place.take();
-        let started = tokio::select! {
-            started = self.clone().start_in_time(begun.key, begun.party.clone(), place) => started,
-            _ = async { ended.wait_for(|ended| *ended).await.map(drop) } => {
-                Err(Down::Reason(SHUT_DOWN.to_owned()))
-            }
-            () = left => Err(Down::Elsewhere),
-        };
-        let (started, took) = started.map_err(|down| self.failed(&begun, down))?;
-        let Started { connection, greeting, manifest, signs } = started;
-        let is_listed = manifest.is_some();
-        if let Some(manifest) = manifest {
-            let number = self.number_list();
-            self.keep(Manifest { start_took: Some(took), ..manifest }, number);
-        }
-        let running = Running {
-            connection: connection.clone(),
-            greeting,
-            since: Instant::now(),
-            start_took: took,
-        };
-        // It may be ended from here on, but no longer dropped: it is heard.
-        let followed = tokio::select! {
-            followed = self.follow_anew(&connection, begun.key) => followed,
-            _ = async { ended.wait_for(|ended| *ended).await.map(drop) } => HashSet::new(),
-        };
-        let Some((was_down, since)) = self.up(&begun, running, followed) else {
-            connection.end(SHUT_DOWN).await;
-            let is_over = self.lock().is_over;
-            let shut_down = || Down::Reason(SHUT_DOWN.to_owned());
-            return Err(if is_over { shut_down() } else { Down::Elsewhere });
-        };
-        tracing::info!(server = self.config.name, lane = ?begun.key, ?took, "running");
-        if was_down {
-            self.changed();
-        }
-        tokio::spawn(watch::watch(self, connection.clone(), begun.key, signs, (is_listed, since)));
-        Ok(connection)
-    }
-
-    /// Notes that it runs, unless it was shut down or let go of meanwhile; says whether it had
-    /// been in trouble, and what it should tell of beside what it was asked for.
-    fn up(
-        &self,
-        begun: &Begun,
-        running: Running,
-        followed: HashSet<Arc<str>>,
-    ) -> Option<(bool, Since)> {
-        let mut state = self.lock();
-        let (era, has_session) = (running.connection.era(), running.connection.has_session());
-        let lane = state.lane_of(begun)?;
-        lane.phase = Phase::Running(running);
-        lane.last_used = Instant::now();
-        if era == Era::Sessions {
-            state.gives_sessions = Some(has_session);
-        }
-        self.learn_era(&mut state, begun.key, era);
-        let since = state.followed_since(begun.key.into(), followed);
-        Some((state.trouble.take().is_some(), since))
-    }
-
-    /// Starts it when its turn has come; says how long it took since.
-    async fn start_in_time(
-        self: Arc<Self>,
-        key: LaneKey,
-        party: Option<Arc<Party>>,
-        place: Option<Place>,
-    ) -> Result<(Started, Duration), Down> {
-        let permit = self.shared.starts.clone().acquire_owned().await;
-        let _turn = permit.ok().map(hold);
-        let began = Instant::now();
-        let limit = self.config.start_limit;
-        match timeout(limit, self.connect(key, party.as_deref(), place)).await {
-            Ok(started) => started.map(|started| (started, began.elapsed())),
-            Err(_) => {
-                let words = self.tail.last().map(|line| format!("; its last words: {line}"));
-                let words = words.unwrap_or_default();
-                Err(Down::Reason(format!("it did not start within {limit:?}{words}")))
-            }
-        }
-    }
-
-    /// Connects and greets; a server of which nothing is known is listed as well. Whatever was
-    /// opened ends if it fails or is given up.
-    async fn connect(
-        &self,
-        key: LaneKey,
-        party: Option<&Party>,
-        place: Option<Place>,
-    ) -> Result<Started, Down> {
-        let board = Arc::new(Board::new(self.shared.budget()));
-        let news = board.news.subscribe();
-        let link = match &self.config.launch {
-            Launch::Command { command, args, env, cwd } => {
-                let (cwd, alive) = (cwd.as_deref(), Alive::new(&self.processes, place));
-                Link::Child(child::spawn(command, args, env, cwd, &board, &self.tail, alive)?)
-            }
-            Launch::Http { url, headers } => {
-                let client = self.http_client(headers)?;
-                Link::Http(http::open(client, url, self.auth.clone(), &board)?)
-            }
-        };
-        let connection = Arc::new(Connection::new(link, board));
-        let greeting = match self.greet(&connection, key, party).await? {
-            Ok(greeting) => greeting,
-            Err(failure) => return Err(down(&connection, failure).await),
-        };
-        let tools_changed = connection.board().tools_changed.subscribe();
-        let is_known = self.lock().manifest.is_some();
-        let manifest = match is_known {
-            true => None,
-            false => match list::ask(&connection, &self.config, &greeting).await {
-                Ok(manifest) => Some(manifest),
-                Err(failure) => return Err(down(&connection, failure).await),
-            },
-        };
-        Ok(Started { connection, greeting, manifest, signs: Signs { tools_changed, news } })
-    }
-
-    /// The client for all requests to it: they may share what is open to its host.
-    fn http_client(&self, headers: &[(String, String)]) -> Result<reqwest::Client, String> {
-        if let Some(client) = self.http.get() {
-            return Ok(client.clone());
-        }
-        let client = http::client(headers)?;
-        Ok(self.http.get_or_init(|| client).clone())
-    }
-
-    /// Greets the server in the way that this connection is for. That it doesn't speak so is
-    /// remembered, and no failure of the server's.
-    async fn greet(
-        &self,
-        connection: &Connection,
-        key: LaneKey,
-        party: Option<&Party>,
-    ) -> Result<Result<Greeting, Failure>, Down> {
-        let era = match key {
-            LaneKey::Main => return Ok(greet(connection, self.config.era, None).await),
-            LaneKey::Stateless => Era::Stateless,
-            LaneKey::Own(_) | LaneKey::Leased { .. } => Era::Sessions,
-        };
-        let is_untried = era == Era::Stateless && self.lock().eras.stateless.is_none();
-        let greeting = greet(connection, Some(era), party);
-        let greeting = match is_untried {
-            true => timeout(DISCOVERY, greeting).await.unwrap_or(Err(Failure::Late(DISCOVERY))),
-            false => greeting.await,
-        };
-        let is_unspoken = match &greeting {
-            Err(failure) if is_untried => self.is_no(failure),
-            Err(failure) => may_be_stateless(failure),
-            Ok(_) => false,
-        };
-        if is_unspoken && self.config.era.is_none() {
-            tracing::debug!(server = self.config.name, ?era, ?greeting, "not spoken");
-            // One that stays silent may merely be slow to start.
-            let is_certain = !matches!(greeting, Err(Failure::Late(_)));
-            self.rule_out(&mut self.lock(), era, is_certain);
-            return Err(Down::Elsewhere);
-        }
-        Ok(greeting)
-    }
-
-    /// Whether a server of which that isn't known shows by a failure that it needs a session:
-    /// each has its own way to say so. One that can't be reached, or lets nobody in, says nothing.
-    fn is_no(&self, failure: &Failure) -> bool {
-        match failure {
-            Failure::Refused(_) | Failure::Lost(_) | Failure::Late(_) => true,
-            Failure::Denied { status, .. } => {
-                ![401, 403, 407, 408, 429, 502, 503, 504].contains(status)
-            }
-            Failure::Unsent(_) => self.is_child(),
-            Failure::Unrepeatable(_) | Failure::Unread(_) => false,
-        }
-    }
-
     /// Notes that it can't be started, and gives the reason back as it may be shown.
-    fn failed(self: &Arc<Self>, begun: &Begun, down: Down) -> Down {
+    pub(super) fn failed(self: &Arc<Self>, begun: &Begun, down: Down) -> Down {
         let mut state = self.lock();
         let is_there = state.lane_of(begun).is_some();
         let (reason, is_crowded) = match down {
@@ -522,22 +317,4 @@ impl Inner {
         // What was stopped or given up before may still be about to end.
         let _ = self.processes.subscribe().wait_for(|count| *count == 0).await;
     }
-}
-
-/// What a failed request says of the connection it was to be the first on.
-async fn down(connection: &Connection, failure: Failure) -> Down {
-    match failure {
-        Failure::Unread(NoRoom::Full { .. }) => Down::Crowded(failure.to_string()),
-        failure => Down::Reason(connection.why(failure).await),
-    }
-}
-
-/// Keeps a place among the starting servers until the start ends, or turns out to be slow.
-fn hold(permit: OwnedSemaphorePermit) -> oneshot::Sender<()> {
-    let (place, given_back) = oneshot::channel::<()>();
-    tokio::spawn(async move {
-        let _ = timeout(SLOW, given_back).await;
-        drop(permit);
-    });
-    place
 }
