@@ -10,9 +10,6 @@ use std::sync::{Arc, LazyLock};
 
 use toolcrib_search::{Analyzer, STOP_WORDS, Term};
 
-/// Kept queries that are compared with a new one, those most often followed by a call first.
-const MOST_COMPARED: usize = 128;
-
 /// Tools lifted for one query.
 const MOST_LIFTED: usize = 8;
 
@@ -86,9 +83,7 @@ pub struct Usage {
     learning: Learning,
     /// By stem: the queries that have it.
     having: HashMap<Term, Vec<u32>>,
-    /// By all of their stems.
-    sets: HashMap<Box<[Term]>, u32>,
-    /// Those most often followed by a call first.
+    /// In the order of their stems, so that no sum depends on tools that not everybody sees.
     queries: Vec<Asked>,
 }
 
@@ -156,23 +151,13 @@ impl Usage {
             let freshness = if freshness.is_nan() { 0.0 } else { freshness.clamp(0.0, 1.0) };
             count.add(times, times as f32 * freshness);
         }
-        let weight =
-            |tools: &BTreeMap<String, Count>| tools.values().map(|count| count.weight).sum::<f32>();
-        let mut sets: Vec<_> = sets.into_iter().collect();
-        sets.sort_by(|(_, a), (_, b)| weight(b).total_cmp(&weight(a)));
         let mut usage = Self { learning, ..Self::default() };
-        for (stems, tools) in sets {
-            usage.add(stems, tools);
+        for (number, (stems, tools)) in (0..).zip(sets) {
+            stems.iter().for_each(|stem| usage.having.entry(*stem).or_default().push(number));
+            let chosen = tools.into_iter().map(|(tool, count)| (tool.into(), count)).collect();
+            usage.queries.push(Asked { stems, chosen });
         }
         usage
-    }
-
-    fn add(&mut self, stems: Box<[Term]>, tools: BTreeMap<String, Count>) {
-        let number = self.queries.len() as u32;
-        stems.iter().for_each(|stem| self.having.entry(*stem).or_default().push(number));
-        self.sets.insert(stems.clone(), number);
-        let chosen = tools.into_iter().map(|(tool, count)| (tool.into(), count)).collect();
-        self.queries.push(Asked { stems, chosen });
     }
 
     /// Whether nothing was chosen.
@@ -186,8 +171,7 @@ impl Usage {
     }
 
     /// The tools to lift for a query, the most lifted first. Those that aren't known, be they gone
-    /// or hidden, count for nothing, but for this: where more kept queries are alike than are
-    /// compared, it is by all calls that those compared are chosen.
+    /// or hidden, count for nothing.
     pub(crate) fn chosen(&self, query: &str, is_known: impl Fn(&str) -> bool) -> Vec<Chosen> {
         if self.is_empty() {
             return Vec::new();
@@ -195,12 +179,13 @@ impl Usage {
         let Learning { most_lift, least_choices, half_way, alike } = self.learning;
         let asked = stems(query, &mut Analyzer::new());
         let mut counts: BTreeMap<&Arc<str>, Count> = BTreeMap::new();
-        let candidates = self.candidates(&asked);
-        let mut past: Vec<&Asked> =
-            candidates.iter().map(|number| &self.queries[*number as usize]).collect();
-        // Sums of floats depend on their order, and that of queries on the tools not known.
-        past.sort_unstable_by(|a, b| a.stems.cmp(&b.stems));
-        for past in past {
+        for number in self.candidates(&asked) {
+            let past = &self.queries[number as usize];
+            let (a, b) = (asked.len(), past.stems.len());
+            // They can't share more than all of the shorter one.
+            if (a.min(b) as f32 / a.max(b) as f32) < alike {
+                continue;
+            }
             let shared = past.stems.iter().filter(|stem| asked.binary_search(stem).is_ok()).count();
             let overlap = shared as f32 / (asked.len() + past.stems.len() - shared) as f32;
             if overlap < alike {
@@ -227,7 +212,7 @@ impl Usage {
         chosen
     }
 
-    /// Queries that may be like one of these stems.
+    /// Queries that may be like one of these stems, in order.
     fn candidates(&self, asked: &[Term]) -> Vec<u32> {
         // One that shares enough of them must have one of the rarest, leaving out as many of the
         // others as it has to share less one.
@@ -236,17 +221,9 @@ impl Usage {
             asked.iter().filter_map(|stem| self.having.get(stem)).collect();
         known.sort_by_key(|having| having.len());
         known.truncate((known.len() + 1).saturating_sub(least.max(1)));
-        let first = |having: &&Vec<u32>| having[..having.len().min(MOST_COMPARED)].to_vec();
-        let mut found: Vec<u32> = known.iter().flat_map(first).collect();
+        let mut found: Vec<u32> = known.into_iter().flatten().copied().collect();
         found.sort_unstable();
         found.dedup();
-        found.truncate(MOST_COMPARED);
-        // The very same query is never left out.
-        if let Some(same) = self.sets.get(asked)
-            && !found.contains(same)
-        {
-            found.push(*same);
-        }
         found
     }
 }
@@ -354,8 +331,9 @@ mod tests {
         let usage = Usage::new(others.chain([choice("list things", "b/list", 2)]));
         let chosen = usage.chosen("things, list", |_| true);
         assert!(chosen.iter().any(|it| &*it.tool == "b/list"), "{chosen:?}");
-        let looked_at = usage.candidates(&known("list things")).len();
-        assert!(looked_at <= MOST_COMPARED + 1, "{looked_at}");
+        let without = usage.chosen("things, list", |tool| tool == "b/list");
+        let alone = Usage::new([choice("list things", "b/list", 2)]);
+        assert_eq!(without, alone.chosen("things, list", |_| true));
     }
 
     #[test]
