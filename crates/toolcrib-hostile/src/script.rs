@@ -132,19 +132,19 @@ impl Stage {
     pub(crate) async fn perform(&self, server: &Server, acts: Vec<Act>) -> io::Result<()> {
         for act in acts {
             match act {
-                Act::Say(message) => self.write(&self.frame(&message), None).await?,
+                Act::Say(message) => self.write(&self.frame(message), None).await?,
                 Act::Half(message) => {
-                    let bytes = self.frame(&message);
+                    let bytes = self.frame(message);
                     self.write(&bytes[..bytes.len() / 2], None).await?;
                 }
-                Act::Drip(message, pause) => self.write(&self.frame(&message), Some(pause)).await?,
+                Act::Drip(message, pause) => self.write(&self.frame(message), Some(pause)).await?,
                 Act::Noise(bytes) => self.write(&bytes, None).await?,
                 Act::Flood(bytes) => self.flood(bytes).await?,
                 Act::Stderr(bytes) => babble(bytes).await?,
                 Act::Wait(time) => self.pause(time).await?,
                 Act::Endless(per_second) => {
                     while server.ledger.lasts() {
-                        let message = self.frame(&unasked::log_message());
+                        let message = self.frame(unasked::log_message());
                         self.write(&message.repeat(burst(per_second)), None).await?;
                         self.pause(tick(per_second)).await?;
                     }
@@ -152,7 +152,7 @@ impl Stage {
                 Act::Storm(chosen, message) => loop {
                     for _ in 0..burst(chosen.number) {
                         if server.ledger.strike(chosen.fault).is_some() {
-                            self.write(&self.frame(&message), None).await?;
+                            self.write(&self.frame(message.clone()), None).await?;
                         }
                     }
                     self.pause(tick(chosen.number)).await?;
@@ -184,12 +184,13 @@ impl Stage {
         Ok(())
     }
 
-    fn frame(&self, message: &str) -> Vec<u8> {
+    fn frame(&self, mut message: String) -> Vec<u8> {
         match &self.to {
-            To::Stdout(_) => format!("{message}\n").into_bytes(),
-            To::Body { is_stream: true, .. } => event(None, message).into_bytes(),
-            To::Body { is_stream: false, .. } => message.as_bytes().to_vec(),
+            To::Stdout(_) => message.push('\n'),
+            To::Body { is_stream: true, .. } => message = event(None, &message),
+            To::Body { is_stream: false, .. } => {}
         }
+        message.into_bytes()
     }
 
     /// Writes bytes in one go, or one by one. Nobody else's come in between.
@@ -200,11 +201,12 @@ impl Stage {
                 let mut stdout = stdout.lock().await;
                 for piece in pieces {
                     stdout.write_all(piece).await?;
-                    stdout.flush().await?;
                     if let Some(pause) = pause {
+                        stdout.flush().await?;
                         sleep(pause).await;
                     }
                 }
+                stdout.flush().await?;
             }
             To::Body { chunks, .. } => {
                 for piece in pieces {

@@ -151,9 +151,10 @@ impl Client {
         });
         if !is_stream {
             let status = response.status();
-            let body = response.text().await?;
-            let answer = serde_json::from_str(&body).with_context(|| {
-                format!("{status}: {}", body.chars().take(300).collect::<String>())
+            let body = response.bytes().await?;
+            let answer = serde_json::from_slice(&body).with_context(|| {
+                let begin = String::from_utf8_lossy(&body[..body.len().min(300)]);
+                format!("{status}: {begin}")
             })?;
             return outcome(id, answer);
         }
