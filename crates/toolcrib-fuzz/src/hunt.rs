@@ -13,7 +13,7 @@ use fastrand::Rng;
 const MOST: Duration = Duration::from_secs(5);
 
 /// Tries inputs until the time is over or something is found.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Hunt {
     name: String,
     seed: u64,
@@ -40,8 +40,8 @@ impl fmt::Display for Found {
 /// What panicked in any thread since somebody last looked.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The case under way: since when, and its input.
-type Running = Arc<Mutex<Option<(Instant, Vec<u8>)>>>;
+/// The case under way: since when, its seed, and its input.
+type Running = Arc<Mutex<Option<(Instant, u64, Vec<u8>)>>>;
 
 impl Hunt {
     /// A hunt of this name, which begins with this seed and lasts this long.
@@ -71,16 +71,17 @@ impl Hunt {
         let begun = Instant::now();
         let mut cases = 0;
         while begun.elapsed() < self.time {
-            let mut rng = Rng::with_seed(self.seed.wrapping_add(cases));
+            let seed = self.seed.wrapping_add(cases);
+            let mut rng = Rng::with_seed(seed);
             let input = input(&mut rng);
-            *lock(&running) = Some((Instant::now(), input.clone()));
+            *lock(&running) = Some((Instant::now(), seed, input.clone()));
             let outcome = attempt(&input);
             *lock(&running) = None;
             cases += 1;
             let panicked = std::mem::take(&mut *lock(&PANICS));
             let panicked = panicked.first().map(|panic| Err(format!("panicked: {panic}")));
             if let Err(what) = panicked.unwrap_or(outcome) {
-                let file = self.keep(self.seed.wrapping_add(cases - 1), &input);
+                let file = self.keep(seed, &input);
                 return Err(Found { file, what });
             }
         }
@@ -105,14 +106,15 @@ impl Hunt {
     }
 
     fn watch_time(&self, running: Running) {
-        let (name, folder, seed) = (self.name.clone(), self.folder.clone(), self.seed);
-        let hunt = Self { name, folder, seed, time: self.time };
+        let hunt = self.clone();
         // It ends with the hunt, whose end of this is dropped then.
         std::thread::spawn(move || {
             while Arc::strong_count(&running) > 1 {
                 std::thread::sleep(Duration::from_millis(100));
                 let case = lock(&running).clone();
-                if let Some((since, input)) = case.filter(|(since, _)| since.elapsed() > MOST) {
+                if let Some((since, seed, input)) =
+                    case.filter(|(since, ..)| since.elapsed() > MOST)
+                {
                     let file = hunt.keep(seed, &input);
                     let took = since.elapsed().as_secs();
                     let text = format!("{}: hangs for {took} s ({})\n", hunt.name, file.display());
