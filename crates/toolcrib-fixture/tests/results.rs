@@ -199,7 +199,8 @@ async fn over_stdio_and_for_clients_that_leave_room_is_given_back_too() {
         to.write_all(line.as_bytes()).await.unwrap();
     }
     let end = Instant::now() + Duration::from_secs(30);
-    while place.budget.used() < 6 * MB {
+    // Each has twice what was sent; what came last of it is not counted.
+    while place.budget.used() < 5 * MB {
         assert!(Instant::now() < end, "{}", place.budget.used());
         sleep(Duration::from_millis(10)).await;
     }
