@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolcrib_core::{Call, Effects, Tool};
 use toolcrib_runtime::{
-    CallError, Caller, Conversation, Outcome, Ready, Resolved, ToolResult, Verdict, aside,
+    CallError, Caller, Conversation, Kind, Outcome, Ready, Resolved, ToolResult, Verdict, aside,
 };
 use toolcrib_wire::{Era, Fields, RpcError, code, notification, repeats_a_key, result_in_era};
 use tracing::Instrument;
@@ -130,6 +130,11 @@ impl Gateway {
         };
         if let Some(error) = result.refusal() {
             return Err(error.clone());
+        }
+        // What is as the era wants it is not looked through once more: it may be long.
+        let is_complete = result.kind() == Kind::Complete;
+        if is_complete && result.says_kind() == (era == Era::Stateless) {
+            return Ok(result.into_json());
         }
         let bytes = result.json().get().len();
         aside(bytes, move || result_in_era("tools/call", result.into_json(), era)).await

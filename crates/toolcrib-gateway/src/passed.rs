@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use memchr::memmem;
 use serde_json::json;
 use serde_json::value::RawValue;
 use toolcrib_core::{GroupId, ToolName};
@@ -440,7 +439,7 @@ fn with_uris(server: &str, result: &str) -> Option<String> {
 
 /// The result of a call where there are several servers: a task is named with its server.
 fn of_call(endpoint: &Endpoint, tool: &ToolName, result: ToolResult) -> ToolResult {
-    let is_renamed = !matches!(endpoint, Endpoint::Server(_)) && is_task(&result);
+    let is_renamed = !matches!(endpoint, Endpoint::Server(_)) && result.kind() == ResultKind::Task;
     let server = tool.server().filter(|_| is_renamed);
     let renamed = server.and_then(|server| with_task(server, result.json().get()));
     match renamed.and_then(|text| RawValue::from_string(text).ok()) {
@@ -449,23 +448,9 @@ fn of_call(endpoint: &Endpoint, tool: &ToolName, result: ToolResult) -> ToolResu
     }
 }
 
-/// Whether a call's result is a task that goes on.
-fn is_task(result: &ToolResult) -> bool {
-    let json = result.json().get();
-    match result.kind() {
-        ResultKind::Task => true,
-        // So it is in the session era: a task, and nothing else.
-        ResultKind::Complete => {
-            memmem::find(json.as_bytes(), br#""task""#).is_some()
-                && Fields::parse(json).is_some_and(|fields| fields.get("content").is_none())
-        }
-        _ => false,
-    }
-}
-
 /// The task that a call's result is, as its server names it.
 fn task_of(result: &ToolResult) -> Option<String> {
-    if !is_task(result) {
+    if result.kind() != ResultKind::Task {
         return None;
     }
     let fields = Fields::parse(result.json().get())?;

@@ -23,6 +23,8 @@ pub struct ToolResult {
     /// Boxed, so that a long one is not copied to be shared.
     json: Arc<Box<RawValue>>,
     kind: Kind,
+    /// Whether that is said in so many words.
+    says_kind: bool,
     is_error: bool,
     refusal: Option<Arc<RpcError>>,
 }
@@ -70,24 +72,20 @@ impl ToolResult {
 
     /// The result of a `tools/call` as a server sent it.
     pub fn from_json(json: Box<RawValue>) -> Self {
-        #[derive(Deserialize)]
-        struct Glance {
-            #[serde(rename = "isError", default)]
-            is_error: Value,
-            #[serde(rename = "resultType", default)]
-            kind: Value,
-        }
-        let (mut is_error, mut kind) = (false, Kind::Complete);
-        if let Ok(glance) = serde_json::from_str::<Glance>(json.get()) {
-            is_error = glance.is_error == Value::Bool(true);
-            kind = match glance.kind.as_str() {
-                None | Some("complete") => Kind::Complete,
-                Some("input_required") => Kind::InputRequired,
-                Some("task") => Kind::Task,
-                Some(_) => Kind::Other,
-            };
-        }
-        Self { json: Arc::new(json), kind, is_error, refusal: None }
+        let members = Fields::parse(json.get()).unwrap_or_default();
+        let is_error = members.read("isError") == Some(true);
+        let said = members.read::<String>("resultType");
+        let kind = match said.as_deref() {
+            Some("complete") => Kind::Complete,
+            Some("input_required") => Kind::InputRequired,
+            Some("task") => Kind::Task,
+            Some(_) => Kind::Other,
+            // So it is in the session era: a task, and nothing else.
+            None if members.get("task").is_some() && members.get("content").is_none() => Kind::Task,
+            None => Kind::Complete,
+        };
+        let says_kind = said.is_some();
+        Self { json: Arc::new(json), kind, says_kind, is_error, refusal: None }
     }
 
     /// A server's refusal to call the tool at all. A model is told the reason.
@@ -99,7 +97,7 @@ impl ToolResult {
     fn made(json: &Value, is_error: bool) -> Self {
         // A value has string keys: it serialises.
         let json = Arc::new(to_raw_value(json).unwrap_or_default());
-        Self { json, kind: Kind::Complete, is_error, refusal: None }
+        Self { json, kind: Kind::Complete, says_kind: false, is_error, refusal: None }
     }
 
     /// The whole result.
@@ -116,6 +114,11 @@ impl ToolResult {
     /// What it is.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Whether it says itself what it is, as it has to in the stateless era.
+    pub fn says_kind(&self) -> bool {
+        self.says_kind
     }
 
     /// Whether it tells of a failure.
@@ -221,6 +224,9 @@ mod tests {
             (r#"{"resultType":"complete"}"#, Kind::Complete),
             (r#"{"resultType":"input_required"}"#, Kind::InputRequired),
             (r#"{"resultType":"task"}"#, Kind::Task),
+            (r#"{"task":{"taskId":"7"},"_meta":{}}"#, Kind::Task),
+            (r#"{"task":7,"content":[]}"#, Kind::Complete),
+            (r#"{"resultType":"complete","task":{}}"#, Kind::Complete),
             (r#"{"resultType":"newer"}"#, Kind::Other),
             ("7", Kind::Complete),
         ] {
