@@ -1,6 +1,8 @@
 //! Messages on streamable HTTP: server-sent events.
 
-use memchr::memchr2;
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr2};
 
 use crate::TooLong;
 use crate::lines::MOST_SPARE;
@@ -90,7 +92,7 @@ impl Events {
                 }
                 _ => 1,
             };
-            let line = String::from_utf8_lossy(&self.bytes[begin..end]).into_owned();
+            let line = &self.bytes[begin..end];
             (begin, self.seen) = (end + width, end + width);
             if self.event.data.len() + line.len() > self.most {
                 self.event = Event::default();
@@ -98,7 +100,7 @@ impl Events {
                 break Some(Err(TooLong(self.most)));
             }
             if !line.is_empty() {
-                self.field(&line);
+                self.event.add(line, &mut self.has_data);
             } else {
                 let event = std::mem::take(&mut self.event);
                 if std::mem::take(&mut self.has_data) || event.retry.is_some() || event.id.is_some()
@@ -120,21 +122,32 @@ impl Events {
         }
         found
     }
+}
 
-    fn field(&mut self, line: &str) {
-        let (name, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
+impl Event {
+    /// Takes in a line that is not empty.
+    fn add(&mut self, line: &[u8], has_data: &mut bool) {
+        let (name, value) = match memchr(b':', line) {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &[][..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        // Bytes that are no UTF-8 are replaced; to see that there are none is much faster.
+        let value = match std::str::from_utf8(value) {
+            Ok(value) => Cow::Borrowed(value),
+            Err(_) => String::from_utf8_lossy(value),
+        };
         match name {
-            "data" => {
-                if self.has_data {
-                    self.event.data.push('\n');
+            b"data" => {
+                if *has_data {
+                    self.data.push('\n');
                 }
-                self.has_data = true;
-                self.event.data.push_str(value);
+                *has_data = true;
+                self.data.push_str(&value);
             }
-            "event" => self.event.kind = Some(value.to_owned()),
-            "id" if !value.contains('\0') => self.event.id = Some(value.to_owned()),
-            "retry" => self.event.retry = value.parse().ok(),
+            b"event" => self.kind = Some(value.into_owned()),
+            b"id" if !value.contains('\0') => self.id = Some(value.into_owned()),
+            b"retry" => self.retry = value.parse().ok(),
             _ => {}
         }
     }
