@@ -32,9 +32,10 @@ impl Held {
     }
 
     /// Bytes with which the room is given back.
-    pub(crate) fn with(&self, bytes: Vec<u8>) -> Bytes {
+    pub(crate) fn with(&self, bytes: impl Into<Bytes>) -> Bytes {
+        let bytes = bytes.into();
         if self.is_empty() {
-            return bytes.into();
+            return bytes;
         }
         let held = Self::default();
         held.take_over(self);
@@ -51,7 +52,7 @@ impl Held {
 }
 
 struct Written {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     _held: Held,
 }
 

@@ -57,6 +57,16 @@ struct Waiting {
     expected: Held,
 }
 
+/// What there is to take.
+#[derive(Debug, PartialEq)]
+enum Next {
+    Bytes(Bytes),
+    /// Nothing yet.
+    Nothing,
+    /// Nothing, ever.
+    End,
+}
+
 /// What somebody who waits for an answer gets first.
 pub(crate) enum First {
     /// The answer, before which nothing was said.
@@ -105,7 +115,7 @@ impl Outbox {
     }
 
     /// What was taken, with the room of the answer if that has come.
-    pub(crate) fn with_held(&self, bytes: Vec<u8>) -> Bytes {
+    pub(crate) fn with_held(&self, bytes: Bytes) -> Bytes {
         let waiting = self.lock();
         let is_whole = waiting.log.as_ref().is_some_and(|log| log.ended().is_some());
         let held = if is_whole { waiting.expected.clone() } else { Held::default() };
@@ -132,7 +142,7 @@ impl Outbox {
         let is_taken = match &mut waiting.log {
             Some(log) if log.is_left() => log.push_newest(message),
             Some(log) if waited <= most => {
-                log.push(message);
+                log.push(message.to_owned());
                 true
             }
             None if waited <= most => {
@@ -253,26 +263,28 @@ impl Outbox {
         self.lock().len() == 0
     }
 
-    /// Waits for something and exchanges it for the empty `buffer`; says whether there was any:
-    /// if not, nothing more will come.
-    pub(crate) async fn take(&self, buffer: &mut Vec<u8>) -> bool {
-        self.take_as(0, buffer).await
+    /// Waits for something and takes it; `None` if nothing more will come.
+    pub(crate) async fn take(&self) -> Option<Bytes> {
+        self.take_as(0).await
     }
 
-    async fn take_as(&self, reader: u64, buffer: &mut Vec<u8>) -> bool {
+    async fn take_as(&self, reader: u64) -> Option<Bytes> {
         let written = std::mem::take(&mut self.lock().taken);
         drop(written);
         loop {
-            let next = self.lock().next(reader, buffer);
-            if let Some(has_more) = next {
-                match has_more {
-                    true => self.taken.notify_one(),
-                    // The news that woke this reader may be for one who has taken its place.
-                    false => self.news.notify_one(),
+            let next = self.lock().next(reader);
+            match next {
+                Next::Bytes(bytes) => {
+                    self.taken.notify_one();
+                    return Some(bytes);
                 }
-                return has_more;
+                Next::Nothing => self.news.notified().await,
+                Next::End => {
+                    // The news that woke this reader may be for one who has taken its place.
+                    self.news.notify_one();
+                    return None;
+                }
             }
-            self.news.notified().await;
         }
     }
 
@@ -298,20 +310,17 @@ impl Waiting {
         self.log.as_ref().map_or(self.bytes.len(), Log::unread)
     }
 
-    /// Exchanges what waits for the empty `buffer`; `None` if that is nothing, and `false` if it
-    /// never will be.
-    fn next(&mut self, reader: u64, buffer: &mut Vec<u8>) -> Option<bool> {
+    /// Takes what waits.
+    fn next(&mut self, reader: u64) -> Next {
         let next = match &mut self.log {
-            Some(log) => log.next(reader, buffer),
-            None if self.bytes.is_empty() => None,
+            Some(log) => log.next(reader),
+            None if self.bytes.is_empty() => Next::Nothing,
             None => {
-                buffer.clear();
-                std::mem::swap(buffer, &mut self.bytes);
                 self.taken = std::mem::take(&mut self.held);
-                Some(true)
+                Next::Bytes(std::mem::take(&mut self.bytes).into())
             }
         };
-        next.or(self.closed.then_some(false))
+        if next == Next::Nothing && self.closed { Next::End } else { next }
     }
 }
 
@@ -354,16 +363,18 @@ impl Reading {
     }
 
     /// As [`Outbox::take`].
-    pub(crate) async fn take(&self, buffer: &mut Vec<u8>) -> bool {
-        self.outbox.take_as(self.reader, buffer).await
+    pub(crate) async fn take(&self) -> Option<Bytes> {
+        self.outbox.take_as(self.reader).await
     }
 
     /// What waits, now; empty if nothing does.
-    pub(crate) fn take_now(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.outbox.lock().next(self.reader, &mut bytes);
+    pub(crate) fn take_now(&self) -> Bytes {
+        let next = self.outbox.lock().next(self.reader);
         self.outbox.taken.notify_one();
-        bytes
+        match next {
+            Next::Bytes(bytes) => bytes,
+            Next::Nothing | Next::End => Bytes::new(),
+        }
     }
 
     pub(crate) fn outbox(&self) -> &Arc<Outbox> {
@@ -390,20 +401,46 @@ impl Drop for Reading {
     }
 }
 
+/// What is written before and after a message.
+fn around(framing: Framing) -> (&'static str, &'static str) {
+    match framing {
+        Framing::Lines => ("", "\n"),
+        Framing::Events => ("event: message\ndata: ", "\n\n"),
+    }
+}
+
 /// Writes one message.
 pub(crate) fn frame(framing: Framing, message: &str, out: &mut Vec<u8>) {
-    out.reserve(message.len() + 24);
-    if framing == Framing::Events {
-        out.extend_from_slice(b"event: message\ndata: ");
-    }
+    let (before, after) = around(framing);
+    out.reserve(before.len() + message.len() + after.len());
+    out.extend_from_slice(before.as_bytes());
     let begin = out.len();
     out.extend_from_slice(message.as_bytes());
-    // In JSON a line break is white space, but here it would end the message.
-    if memchr2(b'\n', b'\r', message.as_bytes()).is_some() {
-        let breaks = out[begin..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r'));
-        breaks.for_each(|byte| *byte = b' ');
+    in_one_line(&mut out[begin..]);
+    out.extend_from_slice(after.as_bytes());
+}
+
+/// Makes an event of a message, which is moved and not copied: it may be long. `head` is the lines
+/// that come first.
+pub(crate) fn event(head: &str, message: String) -> Vec<u8> {
+    let (before, after) = around(Framing::Events);
+    let before = [head, before].concat();
+    let mut event = message;
+    event.reserve_exact(before.len() + after.len());
+    event.insert_str(0, &before);
+    let mut event = event.into_bytes();
+    in_one_line(&mut event[before.len()..]);
+    event.extend_from_slice(after.as_bytes());
+    event
+}
+
+/// In JSON a line break is white space, but here it would end the message.
+fn in_one_line(message: &mut [u8]) {
+    let mut from = 0;
+    while let Some(at) = memchr2(b'\n', b'\r', &message[from..]) {
+        message[from + at] = b' ';
+        from += at + 1;
     }
-    out.extend_from_slice(if framing == Framing::Events { b"\n\n" } else { b"\n" });
 }
 
 #[cfg(test)]
@@ -416,12 +453,10 @@ mod tests {
         let outbox = Outbox::new(Framing::Lines);
         outbox.send("{}");
         outbox.note("{\n\"a\":\r\n1}");
-        let mut buffer = Vec::new();
-        assert!(outbox.take(&mut buffer).await);
-        assert_eq!(buffer, b"{}\n{ \"a\":  1}\n");
+        assert_eq!(outbox.take().await.unwrap(), "{}\n{ \"a\":  1}\n");
         outbox.close();
         outbox.send("late");
-        assert!(!outbox.take(&mut buffer).await);
+        assert_eq!(outbox.take().await, None);
     }
 
     #[tokio::test]
@@ -433,11 +468,10 @@ mod tests {
         held.keep(room);
         let outbox = Outbox::new(Framing::Lines);
         outbox.send_held("answer", held);
-        let mut buffer = Vec::new();
-        assert!(outbox.take(&mut buffer).await);
+        assert_eq!(outbox.take().await.unwrap(), "answer\n");
         outbox.send("next");
         assert_eq!(budget.used(), 1 << 20);
-        assert!(outbox.take(&mut buffer).await);
+        assert_eq!(outbox.take().await.unwrap(), "next\n");
         assert_eq!(budget.used(), 0);
     }
 
@@ -462,9 +496,7 @@ mod tests {
         drop(left);
         let (back, _) = Reading::back(outbox.clone(), 0).unwrap();
         outbox.answer("answer".to_owned());
-        let mut buffer = Vec::new();
-        assert!(back.take(&mut buffer).await);
-        let bytes = outbox.with_held(buffer);
+        let bytes = outbox.with_held(back.take().await.unwrap());
         drop((back, outbox));
         assert_eq!(budget.used(), 1 << 20);
         drop(bytes);
@@ -501,7 +533,7 @@ mod tests {
         tokio::pin!(room);
         assert!(futures::poll!(&mut room).is_pending());
         let reading = Reading::new(outbox.clone());
-        let text = String::from_utf8(reading.take_now()).unwrap();
+        let text = String::from_utf8(reading.take_now().into()).unwrap();
         assert!(text.ends_with("event: message\ndata: answer\n\n") && !text.contains("note"));
         assert!(!text.contains("question") && outbox.offer("question"));
     }

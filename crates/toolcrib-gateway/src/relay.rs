@@ -111,7 +111,7 @@ mod tests {
         for (method, params) in notes {
             relay.hear(method, serde_json::from_str(params).unwrap());
         }
-        String::from_utf8(Reading::new(outbox).take_now()).unwrap()
+        String::from_utf8(Reading::new(outbox).take_now().into()).unwrap()
     }
 
     #[test]

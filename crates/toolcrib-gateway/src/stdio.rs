@@ -96,13 +96,10 @@ fn gone(error: std::io::Error) -> Result<(), GatewayError> {
 
 /// Writes whatever waits in one go.
 async fn write(mut writer: impl AsyncWrite + Unpin, outbox: Arc<Outbox>) -> std::io::Result<()> {
-    let mut buffer = Vec::new();
     let written = async {
-        while outbox.take(&mut buffer).await {
-            writer.write_all(&buffer).await?;
+        while let Some(bytes) = outbox.take().await {
+            writer.write_all(&bytes).await?;
             writer.flush().await?;
-            // One large answer should not hold its memory for good.
-            buffer.shrink_to(CHUNK);
         }
         writer.shutdown().await
     };

@@ -229,7 +229,7 @@ impl Answering {
         match first {
             First::Answer(message) => {
                 let held = self.outbox().expected();
-                json(StatusCode::OK, held.with(message.into_bytes()))
+                json(StatusCode::OK, held.with(message))
             }
             First::Nothing if self.takes_events => stream::events_of(Body::empty()),
             First::Nothing => empty(StatusCode::NO_CONTENT),

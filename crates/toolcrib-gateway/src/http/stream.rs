@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use futures::stream;
 
 use super::{empty, json, typed};
-use crate::outbox::{Framing, Outbox, Reading, frame};
+use crate::outbox::{Outbox, Reading, event};
 
 /// Says nothing, but shows that the other side is there.
 const ALIVE: &[u8] = b":\n\n";
@@ -36,28 +36,24 @@ pub(super) async fn answer(
     if !may_stream {
         reading.outbox().close();
     }
-    let mut notes = Vec::new();
     let done = tokio::select! {
         biased;
         done = &mut work => done,
-        _ = reading.take(&mut notes), if may_stream => {
-            return Stream { first: Some(notes), work: Some(work), reading, keep_alive }.respond();
+        first = reading.take(), if may_stream => {
+            return Stream { first, work: Some(work), reading, keep_alive }.respond();
         }
         () = tokio::time::sleep(keep_alive), if may_stream => {
-            let first = Some(ALIVE.to_vec());
+            let first = Some(Bytes::from_static(ALIVE));
             return Stream { first, work: Some(work), reading, keep_alive }.respond();
         }
     };
     match done {
         None if !may_stream => empty(StatusCode::NO_CONTENT),
         Some((status, message)) if reading.outbox().is_empty() => {
-            json(status, reading.outbox().expected().with(message.into_bytes()))
+            json(status, reading.outbox().expected().with(message))
         }
         done => {
-            let mut bytes = reading.take_now();
-            if let Some((_, message)) = done {
-                frame(Framing::Events, &message, &mut bytes);
-            }
+            let bytes = last_events(&reading, done.map(|(_, message)| message));
             events_of(Body::from(reading.outbox().expected().with(bytes)))
         }
     }
@@ -65,22 +61,32 @@ pub(super) async fn answer(
 
 /// A stream of events from the beginning.
 pub(super) fn events(work: Work, outbox: Arc<Outbox>, keep_alive: Duration) -> Response {
-    events_after(OPEN.to_vec(), work, Reading::new(outbox), keep_alive)
+    events_after(Bytes::from_static(OPEN), work, Reading::new(outbox), keep_alive)
 }
 
 /// The same, with something of the caller's before them.
 pub(super) fn events_after(
-    first: Vec<u8>,
+    first: impl Into<Bytes>,
     work: Work,
     reading: Reading,
     keep_alive: Duration,
 ) -> Response {
-    Stream { first: Some(first), work: Some(work), reading, keep_alive }.respond()
+    Stream { first: Some(first.into()), work: Some(work), reading, keep_alive }.respond()
+}
+
+/// What waits, and the answer if there is one.
+fn last_events(reading: &Reading, answer: Option<String>) -> Bytes {
+    let waiting = reading.take_now();
+    match answer.map(|message| event("", message)) {
+        None => waiting,
+        Some(answer) if waiting.is_empty() => answer.into(),
+        Some(answer) => [&waiting[..], &answer].concat().into(),
+    }
 }
 
 /// A stream under way.
 struct Stream {
-    first: Option<Vec<u8>>,
+    first: Option<Bytes>,
     /// Gone when there is nothing more to wait for.
     work: Option<Work>,
     reading: Reading,
@@ -98,32 +104,26 @@ impl Stream {
 
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
-            return Some(first.into());
+            return Some(first);
         }
         let work = self.work.as_mut()?;
-        let mut bytes = Vec::new();
         tokio::select! {
             biased;
-            more = self.reading.take(&mut bytes) => {
-                return more.then(|| self.reading.outbox().with_held(bytes));
-            }
+            more = self.reading.take() => Some(self.reading.outbox().with_held(more?)),
             done = work => {
                 self.work = None;
-                bytes = self.reading.take_now();
+                let has_answer = done.is_some();
+                let bytes = last_events(&self.reading, done.map(|(_, message)| message));
                 let outbox = self.reading.outbox();
-                let bytes = match done {
-                    Some((_, message)) => {
-                        frame(Framing::Events, &message, &mut bytes);
-                        outbox.expected().with(bytes)
-                    }
+                let bytes = match has_answer {
+                    true => outbox.expected().with(bytes),
                     // The answer may be still to come, to another reader.
-                    None => outbox.with_held(bytes),
+                    false => outbox.with_held(bytes),
                 };
-                return (!bytes.is_empty()).then_some(bytes);
+                (!bytes.is_empty()).then_some(bytes)
             }
-            () = tokio::time::sleep(self.keep_alive) => bytes.extend_from_slice(ALIVE),
+            () = tokio::time::sleep(self.keep_alive) => Some(Bytes::from_static(ALIVE)),
         }
-        Some(bytes.into())
     }
 }
 

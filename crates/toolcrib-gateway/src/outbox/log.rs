@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use tokio::time::Instant;
 
-use super::{Framing, frame};
+use super::{Next, event};
 
 /// Bytes of one stream that are kept for a reader who may come back. One event is kept whatever
 /// its size: it may be the answer.
@@ -50,7 +51,7 @@ pub(crate) struct Log {
     /// When that came.
     came: Instant,
     /// The newest events; what came before is forgotten.
-    kept: VecDeque<Vec<u8>>,
+    kept: VecDeque<Bytes>,
     bytes: usize,
     /// How many of those kept the reader has been given, and their bytes.
     read: usize,
@@ -124,11 +125,10 @@ impl Log {
         self.is_left() && !self.was_let_go
     }
 
-    pub(super) fn push(&mut self, message: &str) {
+    pub(super) fn push(&mut self, message: String) {
         self.last += 1;
         self.came = Instant::now();
-        let mut event = format!("id: {}\n", self.id(self.last)).into_bytes();
-        frame(Framing::Events, message, &mut event);
+        let event = Bytes::from(event(&format!("id: {}\n", self.id(self.last)), message));
         self.bytes += event.len();
         self.allowance.used.fetch_add(event.len(), Ordering::Relaxed);
         self.kept.push_back(event);
@@ -139,7 +139,7 @@ impl Log {
     pub(super) fn push_newest(&mut self, message: &str) -> bool {
         let has_room = self.allowance.has_room_for(message.len());
         if has_room {
-            self.push(message);
+            self.push(message.to_owned());
             self.trim(self.kept.len(), 1);
         } else {
             self.lose();
@@ -158,7 +158,7 @@ impl Log {
         if !self.is_open() && self.kept.is_empty() {
             self.answer = Some(answer);
         } else if self.has_reader || !self.is_open() || self.allowance.has_room_for(answer.len()) {
-            self.push(&answer);
+            self.push(answer);
         } else {
             self.lose();
         }
@@ -182,7 +182,7 @@ impl Log {
         self.readers += 1;
         (self.has_reader, self.was_let_go) = (true, false);
         if let Some(answer) = self.answer.take() {
-            self.push(&answer);
+            self.push(answer);
         }
         self.readers
     }
@@ -215,28 +215,28 @@ impl Log {
         self.unread() > 0 || self.let_go.is_some()
     }
 
-    /// Puts what is there for a reader into the buffer; `None` if that is nothing, and `false`
-    /// if it never will be.
-    pub(super) fn next(&mut self, reader: u64, buffer: &mut Vec<u8>) -> Option<bool> {
+    /// What is there for a reader.
+    pub(super) fn next(&mut self, reader: u64) -> Next {
         if self.readers != reader || !self.has_reader {
-            return Some(false);
+            return Next::End;
         }
         // What it was given before is on its way; what is large of that gives place to others.
         if self.allowance.is_short() {
             self.trim(self.read, 0);
         }
         if self.unread() > 0 {
-            buffer.clear();
-            self.kept.iter().skip(self.read).for_each(|event| buffer.extend_from_slice(event));
+            let mut unread = self.kept.range(self.read..);
+            let bytes = match unread.len() {
+                1 => unread.next().cloned().unwrap_or_default(),
+                _ => unread.map(|event| &event[..]).collect::<Vec<_>>().concat().into(),
+            };
             (self.read, self.read_bytes) = (self.kept.len(), self.bytes);
             self.trim(self.read, 1);
-            return Some(true);
+            return Next::Bytes(bytes);
         }
-        let retry = self.let_go.take()?;
+        let Some(retry) = self.let_go.take() else { return Next::Nothing };
         (self.has_reader, self.was_let_go) = (false, true);
-        buffer.clear();
-        buffer.extend_from_slice(format!("retry: {}\n\n", retry.as_millis()).as_bytes());
-        Some(true)
+        Next::Bytes(format!("retry: {}\n\n", retry.as_millis()).into())
     }
 
     pub(super) fn has_had(&self, event: u64) -> bool {
@@ -251,7 +251,7 @@ impl Log {
         }
         let forgotten = self.last - self.kept.len() as u64;
         self.read = usize::try_from(to.saturating_sub(forgotten)).unwrap_or(usize::MAX);
-        self.read_bytes = self.kept.iter().take(self.read).map(Vec::len).sum();
+        self.read_bytes = self.kept.iter().take(self.read).map(Bytes::len).sum();
         Some(forgotten.saturating_sub(to))
     }
 
@@ -311,9 +311,10 @@ mod tests {
     }
 
     fn read(log: &mut Log, reader: u64) -> String {
-        let mut buffer = Vec::new();
-        log.next(reader, &mut buffer);
-        String::from_utf8(buffer).unwrap()
+        match log.next(reader) {
+            Next::Bytes(bytes) => String::from_utf8(bytes.into()).unwrap(),
+            Next::Nothing | Next::End => String::new(),
+        }
     }
 
     #[test]
@@ -321,17 +322,17 @@ mod tests {
         let (mut log, _) = log(1 << 20);
         let first = log.attach();
         assert_eq!(log.place(), "s-3-0");
-        ["1", "2"].iter().for_each(|text| log.push(text));
+        ["1", "2"].iter().for_each(|text| log.push(text.to_string()));
         assert_eq!(read(&mut log, first).matches("id: s-3-").count(), 2);
         let second = log.attach();
-        assert_eq!((log.next(first, &mut Vec::new()), log.rewind(1)), (Some(false), Some(0)));
+        assert_eq!((log.next(first), log.rewind(1)), (Next::End, Some(0)));
         log.answer("3".to_owned());
         let rest = "id: s-3-2\nevent: message\ndata: 2\n\nid: s-3-3\nevent: message\ndata: 3\n\n";
         assert_eq!(read(&mut log, second), rest);
         // A reader whom another one has followed does not take it along.
         log.detach(first);
         assert_eq!((log.rewind(3), log.rewind(4)), (Some(0), None));
-        assert_eq!(log.next(second, &mut Vec::new()), None);
+        assert_eq!(log.next(second), Next::Nothing);
     }
 
     #[test]
@@ -340,7 +341,7 @@ mod tests {
         let reader = log.attach();
         let half = "x".repeat(MOST_KEPT / 2);
         for _ in 0..4 {
-            log.push(&half);
+            log.push(half.clone());
             read(&mut log, reader);
         }
         assert_eq!((log.kept.len(), log.rewind(0)), (1, Some(3)));
@@ -358,7 +359,7 @@ mod tests {
     fn where_all_keep_too_much_nothing_is_kept_for_those_who_left() {
         let (mut log, _) = log(10);
         let reader = log.attach();
-        log.push("0123456789");
+        log.push("0123456789".to_owned());
         read(&mut log, reader);
         assert_eq!(log.size(), 0);
         log.detach(reader);
@@ -384,9 +385,9 @@ mod tests {
     async fn what_is_old_is_forgotten_but_not_before_it_is_read() {
         let (mut log, _) = log(1 << 20);
         let reader = log.attach();
-        log.push("1");
+        log.push("1".to_owned());
         read(&mut log, reader);
-        log.push("2");
+        log.push("2".to_owned());
         let lifetime = Duration::from_secs(300);
         tokio::time::advance(lifetime).await;
         log.expire(lifetime);
@@ -405,21 +406,21 @@ mod tests {
         // Before it has come.
         log.let_go(Duration::from_millis(70));
         assert!(log.has_news());
-        log.push("1");
+        log.push("1".to_owned());
         let reader = log.attach();
         assert!(read(&mut log, reader).contains("data: 1"));
         assert_eq!(read(&mut log, reader), "retry: 70\n\n");
-        assert_eq!(log.next(reader, &mut Vec::new()), Some(false));
+        assert_eq!(log.next(reader), Next::End);
         // Nothing could be kept.
         let reader = log.attach();
         log.allowance.used.fetch_add(1 << 20, Ordering::Relaxed);
         log.let_go(Duration::from_millis(70));
-        assert_eq!(log.next(reader, &mut Vec::new()), None);
+        assert_eq!(log.next(reader), Next::Nothing);
         log.allowance.used.fetch_sub(1 << 20, Ordering::Relaxed);
         log.detach(reader);
         // Nobody is there to be let go.
         log.let_go(Duration::from_millis(70));
         let reader = log.attach();
-        assert_eq!(log.next(reader, &mut Vec::new()), None);
+        assert_eq!(log.next(reader), Next::Nothing);
     }
 }
