@@ -1,7 +1,8 @@
 //! An answer as a list of acts, and how they are performed.
 
 use std::io;
-use std::sync::Arc;
+use std::iter::repeat_n;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
@@ -16,6 +17,9 @@ use crate::server::Server;
 
 /// Bytes written at a time.
 const CHUNK: usize = 64 << 10;
+
+/// What stands in a message for something long, and is repeated there.
+pub(crate) const PIECE: &str = "0123456789abcdef";
 
 /// How long what was written over HTTP gets to leave before the connection or the process ends.
 const LEAVE: Duration = Duration::from_millis(100);
@@ -42,6 +46,9 @@ pub(crate) struct Head {
 pub(crate) enum Act {
     /// Sends a message.
     Say(String),
+    /// Sends a message with so many bytes in place of [`PIECE`], which are not made beforehand: the
+    /// machine is not what a long message is to take from others.
+    Stretch(String, u64),
     /// Sends the first half of a message.
     Half(String),
     /// Sends a message byte by byte, with a pause after each.
@@ -97,18 +104,28 @@ impl Script {
 
     /// Changes how the answer itself is given, if there is one.
     pub(crate) fn change(&mut self, how: impl FnOnce(String) -> Act) {
-        let answer = self.acts.iter_mut().rfind(|act| matches!(act, Act::Say(_)));
-        if let Some(act) = answer
-            && let Act::Say(text) = act
-        {
-            *act = how(std::mem::take(text));
+        let answer = self.acts.iter_mut().rev().find_map(|act| {
+            let text = match act {
+                Act::Say(text) => std::mem::take(text),
+                Act::Stretch(text, bytes) => {
+                    let pieces = usize::try_from(*bytes).unwrap_or_default() / PIECE.len();
+                    text.replacen(PIECE, &PIECE.repeat(pieces), 1)
+                }
+                _ => return None,
+            };
+            Some((act, text))
+        });
+        if let Some((act, text)) = answer {
+            *act = how(text);
         }
     }
 
     /// Whether it takes a stream of events to perform it over HTTP.
     pub(crate) fn needs_stream(&self) -> bool {
         let is_many = |act: &Act| matches!(act, Act::Endless(_) | Act::Storm(..));
-        let is_one = |act: &&Act| matches!(act, Act::Say(_) | Act::Half(_) | Act::Drip(..));
+        let is_one = |act: &&Act| {
+            matches!(act, Act::Say(_) | Act::Stretch(..) | Act::Half(_) | Act::Drip(..))
+        };
         self.acts.iter().any(is_many) || self.acts.iter().filter(is_one).count() > 1
     }
 }
@@ -133,6 +150,14 @@ impl Stage {
         for act in acts {
             match act {
                 Act::Say(message) => self.write(&self.frame(message), None).await?,
+                Act::Stretch(message, bytes) => {
+                    let message = self.frame(message);
+                    let is_there = |part: &[u8]| part == PIECE.as_bytes();
+                    let at = message.windows(PIECE.len()).position(is_there).unwrap_or_default();
+                    let (before, after) = (&message[..at], &message[at + PIECE.len()..]);
+                    let pieces = [before].into_iter().chain(stretched(bytes)).chain([after]);
+                    self.write_pieces(pieces, None).await?;
+                }
                 Act::Half(message) => {
                     let bytes = self.frame(message);
                     self.write(&bytes[..bytes.len() / 2], None).await?;
@@ -196,6 +221,14 @@ impl Stage {
     /// Writes bytes in one go, or one by one. Nobody else's come in between.
     async fn write(&self, bytes: &[u8], pause: Option<Duration>) -> io::Result<()> {
         let pieces = bytes.chunks(if pause.is_some() { 1 } else { CHUNK });
+        self.write_pieces(pieces, pause).await
+    }
+
+    async fn write_pieces(
+        &self,
+        pieces: impl Iterator<Item = &[u8]>,
+        pause: Option<Duration>,
+    ) -> io::Result<()> {
         match &self.to {
             To::Stdout(stdout) => {
                 let mut stdout = stdout.lock().await;
@@ -254,11 +287,22 @@ impl Stage {
     }
 }
 
+/// So many bytes, a piece at a time.
+fn stretched<'a>(bytes: u64) -> impl Iterator<Item = &'a [u8]> {
+    /// As much as is written at a time on standard output, in one switch of threads.
+    const LONG: usize = 1 << 20;
+    static PIECES: LazyLock<String> = LazyLock::new(|| PIECE.repeat(LONG / PIECE.len()));
+    let count = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(LONG);
+    let pieces: &[u8] = PIECES.as_bytes();
+    repeat_n(pieces, count)
+}
+
 async fn babble(bytes: u64) -> io::Result<()> {
-    let line = format!("{}\n", "toolcrib-hostile has a lot to say. ".repeat(29)).into_bytes();
+    let line = format!("{}\n", "toolcrib-hostile has a lot to say. ".repeat(29));
+    let lines = line.repeat(CHUNK / line.len()).into_bytes();
     let mut stderr = tokio::io::stderr();
-    for _ in 0..bytes.div_ceil(line.len() as u64) {
-        stderr.write_all(&line).await?;
+    for _ in 0..bytes.div_ceil(lines.len() as u64) {
+        stderr.write_all(&lines).await?;
     }
     stderr.flush().await
 }

@@ -5,14 +5,11 @@ use toolcrib_wire::{Era, Fields, Id, RpcError, failure};
 
 use super::Strike;
 use crate::catalog::Kind;
-use crate::script::{Act, Script};
+use crate::script::{Act, PIECE, Script};
 use crate::server::respond;
 
 /// A version that there never was.
 const ODD_VERSION: &str = "1999-12-31";
-
-/// What a huge result repeats.
-const PIECE: &str = "0123456789abcdef";
 
 pub(super) fn bend(strike: &Strike<'_>, script: &mut Script) {
     let request = strike.request;
@@ -48,11 +45,8 @@ pub(super) fn bend(strike: &Strike<'_>, script: &mut Script) {
             set(script, "result", &result);
         }
         Kind::HugeResult => {
-            let length = usize::try_from(number << 20).unwrap_or_default();
-            let long = PIECE.repeat(length / PIECE.len());
-            // Put in as it is: to write it as JSON takes longer than all the rest.
-            let text = result(request.era, PIECE).replacen(PIECE, &long, 1);
-            script.change(|_| Act::Say(respond(&request.id, &text)));
+            let text = result(request.era, PIECE);
+            script.change(|_| Act::Stretch(respond(&request.id, &text), number << 20));
         }
         _ => {}
     }
