@@ -91,7 +91,7 @@ impl Client {
             }),
         };
         for _ in 0..MOST_ROUNDS {
-            let result = match self.request("tools/call", params.clone()).await? {
+            let mut result = match self.request("tools/call", params.clone()).await? {
                 Ok(result) => result,
                 Err(error) => return Ok(Answer::Failed(error["message"].to_string())),
             };
@@ -102,13 +102,9 @@ impl Client {
                 params["requestState"] = result["requestState"].clone();
                 continue;
             }
-            let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let texts = blocks.iter().filter_map(|block| block["text"].as_str());
-            let text = texts.collect::<Vec<_>>().join("\n");
-            return Ok(match result["isError"] == true {
-                true => Answer::Failed(text),
-                false => Answer::Said(text),
-            });
+            let is_error = result["isError"] == true;
+            let text = text_of(result.get_mut("content").map(Value::take).unwrap_or_default());
+            return Ok(if is_error { Answer::Failed(text) } else { Answer::Said(text) });
         }
         bail!("{name} asks again and again")
     }
@@ -201,6 +197,18 @@ impl Client {
         }
         Ok(request.send().await?)
     }
+}
+
+/// The text of a result's content, which may be long and is not copied.
+fn text_of(content: Value) -> String {
+    let Value::Array(blocks) = content else { return String::new() };
+    let mut texts =
+        blocks.into_iter().filter_map(|mut block| match block.get_mut("text")?.take() {
+            Value::String(text) => Some(text),
+            _ => None,
+        });
+    let first = texts.next().unwrap_or_default();
+    texts.fold(first, |all, text| all + "\n" + &text)
 }
 
 fn outcome(id: u64, mut answer: Value) -> anyhow::Result<Result<Value, Value>> {
