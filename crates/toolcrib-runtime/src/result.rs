@@ -75,14 +75,14 @@ impl ToolResult {
         let members = Fields::parse(json.get()).unwrap_or_default();
         let is_error = members.read("isError") == Some(true);
         let said = members.read::<String>("resultType");
+        // So it is in the session era.
+        let is_task = || members.get("task").is_some() && members.get("content").is_none();
         let kind = match said.as_deref() {
-            Some("complete") => Kind::Complete,
+            None | Some("complete") if is_task() => Kind::Task,
+            None | Some("complete") => Kind::Complete,
             Some("input_required") => Kind::InputRequired,
             Some("task") => Kind::Task,
             Some(_) => Kind::Other,
-            // So it is in the session era: a task, and nothing else.
-            None if members.get("task").is_some() && members.get("content").is_none() => Kind::Task,
-            None => Kind::Complete,
         };
         let says_kind = said.is_some();
         Self { json: Arc::new(json), kind, says_kind, is_error, refusal: None }
@@ -226,7 +226,8 @@ mod tests {
             (r#"{"resultType":"task"}"#, Kind::Task),
             (r#"{"task":{"taskId":"7"},"_meta":{}}"#, Kind::Task),
             (r#"{"task":7,"content":[]}"#, Kind::Complete),
-            (r#"{"resultType":"complete","task":{}}"#, Kind::Complete),
+            // As the gateway tells a client of the other era.
+            (r#"{"resultType":"complete","task":{}}"#, Kind::Task),
             (r#"{"resultType":"newer"}"#, Kind::Other),
             ("7", Kind::Complete),
         ] {
