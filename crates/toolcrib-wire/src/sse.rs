@@ -94,19 +94,23 @@ impl Events {
             };
             let line = &self.bytes[begin..end];
             (begin, self.seen) = (end + width, end + width);
-            if self.event.data.len() + line.len() > self.most {
-                self.event = Event::default();
-                self.has_data = false;
-                break Some(Err(TooLong(self.most)));
-            }
-            if !line.is_empty() {
-                self.event.add(line, &mut self.has_data);
-            } else {
+            if line.is_empty() {
                 let event = std::mem::take(&mut self.event);
                 if std::mem::take(&mut self.has_data) || event.retry.is_some() || event.id.is_some()
                 {
                     break Some(Ok(event));
                 }
+                continue;
+            }
+            let fits = self.event.data.len() + line.len() <= self.most;
+            if fits {
+                self.event.add(line, &mut self.has_data);
+            }
+            // What replaces bytes that are no UTF-8 is longer than they were.
+            if !fits || self.event.data.len() > self.most {
+                self.event = Event::default();
+                self.has_data = false;
+                break Some(Err(TooLong(self.most)));
             }
         };
         if begin > 0 {
