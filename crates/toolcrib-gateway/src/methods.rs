@@ -17,7 +17,7 @@ use crate::follows::MOST_FOLLOWED;
 use crate::held::Held;
 use crate::limits::{Place, TooMany};
 use crate::offers::{Kind, List};
-use crate::outbox::Outbox;
+use crate::outbox::{MOST_EVENT_HEAD, Outbox};
 use crate::pages::page;
 use crate::passed::Asked;
 use crate::relay::severity;
@@ -380,8 +380,10 @@ pub(crate) fn respond(id: &Id, result: Result<String, RpcError>) -> String {
     match result {
         Ok(mut result) => {
             let id = serde_json::to_string(id).unwrap_or_default();
-            // A long result is not copied.
-            result.insert_str(0, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#));
+            let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#);
+            // A long result is not copied, nor its room doubled; it may become an event.
+            result.reserve_exact(head.len() + "}".len() + MOST_EVENT_HEAD);
+            result.insert_str(0, &head);
             result.push('}');
             result
         }

@@ -13,6 +13,9 @@ use tokio::time::Instant;
 use crate::held::Held;
 pub(crate) use log::{Allowance, Log, MOST_KEPT};
 
+/// The most that an event has besides its message, nearly.
+pub(crate) const MOST_EVENT_HEAD: usize = 128;
+
 /// How messages are told apart on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {

@@ -91,7 +91,10 @@ fn with_first(mut json: String, members: &str) -> String {
     if let Some(rest) = json.trim_start().strip_prefix('{') {
         let is_empty = rest.trim_start().starts_with('}');
         let members = if is_empty { members.trim_end_matches(',') } else { members };
-        json.insert_str(json.len() - rest.len(), members);
+        let at = json.len() - rest.len();
+        // Its room is not doubled: it may be long.
+        json.reserve_exact(members.len());
+        json.insert_str(at, members);
     }
     json
 }
