@@ -25,7 +25,7 @@ use toolcrib_wire::{Era, Message, RpcError, code, failure};
 
 use crate::Error;
 use crate::catalog::Kind;
-use crate::script::{Act, Script, Stage, To};
+use crate::script::{Act, Script, Stage, To, stretch};
 use crate::server::{Request, Server, Step};
 
 /// Bytes of a request, at most.
@@ -154,6 +154,9 @@ impl Web {
         let Script { head, mut acts } = script;
         let body = match acts.pop() {
             Some(Act::Say(text)) if acts.is_empty() && !is_stream => Body::from(text),
+            Some(Act::Stretch(text, megabytes)) if acts.is_empty() && !is_stream => {
+                Body::from(stretch(&text, megabytes))
+            }
             last => {
                 acts.extend(last);
                 self.body(acts, is_stream)

@@ -46,8 +46,8 @@ pub(crate) struct Head {
 pub(crate) enum Act {
     /// Sends a message.
     Say(String),
-    /// Sends a message with so many bytes in place of [`PIECE`], which are not made beforehand: the
-    /// machine is not what a long message is to take from others.
+    /// Sends a message with so many megabytes in place of [`PIECE`], which are not made
+    /// beforehand: the machine is not what a long message is to take from others.
     Stretch(String, u64),
     /// Sends the first half of a message.
     Half(String),
@@ -107,10 +107,7 @@ impl Script {
         let answer = self.acts.iter_mut().rev().find_map(|act| {
             let text = match act {
                 Act::Say(text) => std::mem::take(text),
-                Act::Stretch(text, bytes) => {
-                    let pieces = usize::try_from(*bytes).unwrap_or_default() / PIECE.len();
-                    text.replacen(PIECE, &PIECE.repeat(pieces), 1)
-                }
+                Act::Stretch(text, megabytes) => stretch(text, *megabytes),
                 _ => return None,
             };
             Some((act, text))
@@ -150,13 +147,12 @@ impl Stage {
         for act in acts {
             match act {
                 Act::Say(message) => self.write(&self.frame(message), None).await?,
-                Act::Stretch(message, bytes) => {
-                    let message = self.frame(message);
-                    let is_there = |part: &[u8]| part == PIECE.as_bytes();
-                    let at = message.windows(PIECE.len()).position(is_there).unwrap_or_default();
-                    let (before, after) = (&message[..at], &message[at + PIECE.len()..]);
-                    let pieces = [before].into_iter().chain(stretched(bytes)).chain([after]);
-                    self.write_pieces(pieces, None).await?;
+                Act::Stretch(message, megabytes) => {
+                    let message = String::from_utf8(self.frame(message)).unwrap_or_default();
+                    let (before, after) = around_piece(&message);
+                    let long = repeat_n(MEGABYTE.as_bytes(), in_memory(megabytes));
+                    let pieces = [before.as_bytes()].into_iter().chain(long);
+                    self.write_pieces(pieces.chain([after.as_bytes()]), None).await?;
                 }
                 Act::Half(message) => {
                     let bytes = self.frame(message);
@@ -287,14 +283,23 @@ impl Stage {
     }
 }
 
-/// So many bytes, a piece at a time.
-fn stretched<'a>(bytes: u64) -> impl Iterator<Item = &'a [u8]> {
-    /// As much as is written at a time on standard output, in one switch of threads.
-    const LONG: usize = 1 << 20;
-    static PIECES: LazyLock<String> = LazyLock::new(|| PIECE.repeat(LONG / PIECE.len()));
-    let count = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(LONG);
-    let pieces: &[u8] = PIECES.as_bytes();
-    repeat_n(pieces, count)
+/// [`PIECE`] again and again, as much as is written to standard output in one switch of threads.
+static MEGABYTE: LazyLock<String> = LazyLock::new(|| PIECE.repeat((1 << 20) / PIECE.len()));
+
+/// A message with so many megabytes in place of [`PIECE`].
+pub(crate) fn stretch(message: &str, megabytes: u64) -> String {
+    let (before, after) = around_piece(message);
+    [before, &MEGABYTE.repeat(in_memory(megabytes)), after].concat()
+}
+
+/// What stands before and after [`PIECE`], which comes last of what is alike: an id that a client
+/// gave comes before it.
+fn around_piece(message: &str) -> (&str, &str) {
+    message.rsplit_once(PIECE).unwrap_or((message, ""))
+}
+
+fn in_memory(megabytes: u64) -> usize {
+    usize::try_from(megabytes).unwrap_or_default()
 }
 
 async fn babble(bytes: u64) -> io::Result<()> {

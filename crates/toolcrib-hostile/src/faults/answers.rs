@@ -46,7 +46,7 @@ pub(super) fn bend(strike: &Strike<'_>, script: &mut Script) {
         }
         Kind::HugeResult => {
             let text = result(request.era, PIECE);
-            script.change(|_| Act::Stretch(respond(&request.id, &text), number << 20));
+            script.change(|_| Act::Stretch(respond(&request.id, &text), number));
         }
         _ => {}
     }
