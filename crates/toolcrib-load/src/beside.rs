@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
 use toolcrib_hostile::{Eras, FAULTS, Fault, Transports};
 use toolcrib_wire::Era;
 
@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// Only these faults [default: all of them]
     #[arg(value_name = "FAULT")]
     only: Vec<String>,
+    /// Calls of each of the sixteen clients in a second [default: as many as are answered]
+    #[arg(long, value_name = "CALLS")]
+    rate: Option<u32>,
     /// How long each measurement takes, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     seconds: f64,
@@ -196,6 +199,8 @@ struct Stand {
     /// Kept: it ends when dropped.
     _calm: Gateway,
     clients: tokio::sync::Mutex<Vec<Client>>,
+    /// From one call of a client to its next, if not as soon as that can be.
+    pace: Option<Duration>,
     takes: Duration,
     untimed: bool,
 }
@@ -205,8 +210,10 @@ impl Stand {
         let (toolcrib, hostile) = (bin.join("toolcrib"), bin.join("toolcrib-hostile"));
         let calm = Gateway::start(&toolcrib, &good(&hostile)).await?;
         let clients = tokio::sync::Mutex::new(connect(&calm).await?);
+        let pace = args.rate.map(|rate| Duration::from_secs(1) / rate.max(1));
         let takes = Duration::from_secs_f64(args.seconds.max(0.1));
-        let stand = Self { toolcrib, hostile, _calm: calm, clients, takes, untimed: args.untimed };
+        let untimed = args.untimed;
+        let stand = Self { toolcrib, hostile, _calm: calm, clients, pace, takes, untimed };
         stand.calm().await?;
         Ok(stand)
     }
@@ -276,12 +283,22 @@ impl Stand {
         Ok(load.times)
     }
 
-    /// Calls good servers for a while, every client as soon as it has its answer.
+    /// Calls good servers for a while, every client at its pace or as soon as it has its answer.
     async fn load(&self, clients: &mut [Client]) -> anyhow::Result<Load> {
         let ends = Instant::now() + self.takes;
         let runs = clients.iter_mut().enumerate().map(|(number, client)| async move {
             let mut load = Load::default();
+            // The clients' beats are spread over the time between two calls.
+            let spread = |pace: Duration| pace.mul_f64(number as f64 / CLIENTS as f64);
+            let mut beat = self.pace.map(|pace| {
+                let mut beat = interval_at(Instant::now() + spread(pace), pace);
+                beat.set_missed_tick_behavior(MissedTickBehavior::Skip);
+                beat
+            });
             for turn in number.. {
+                if let Some(beat) = &mut beat {
+                    beat.tick().await;
+                }
                 if Instant::now() >= ends {
                     break;
                 }
