@@ -225,7 +225,7 @@ impl Log {
             self.trim(self.read, 0);
         }
         if self.unread() > 0 {
-            let mut unread = self.kept.range(self.read..);
+            let mut unread = self.kept.iter().skip(self.read);
             let bytes = match unread.len() {
                 1 => unread.next().cloned().unwrap_or_default(),
                 _ => unread.map(|event| &event[..]).collect::<Vec<_>>().concat().into(),
